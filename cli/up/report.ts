@@ -1,0 +1,70 @@
+// The comparison as a person reads it: one table per workload with others' numbers beside ours, then one line per claim.
+
+import { verdicts } from './claims.ts';
+import type { ArmResult, PublishedArm, RunResult } from './results.ts';
+
+const columns = [
+  'policy',
+  'requests',
+  'failed',
+  'TTFT p50',
+  'p95',
+  'p99 ms',
+  'TPOT p50',
+  'p95 ms',
+  'hit',
+  'req/s',
+  'busiest',
+];
+
+const whole = (value: number) => value.toFixed(0);
+const percent = (share: number) => `${(share * 100).toFixed(0)} %`;
+
+function armRow(arm: ArmResult): string[] {
+  return [
+    arm.name,
+    String(arm.requests),
+    arm.hung === 0 ? String(arm.failed) : `${arm.failed} + ${arm.hung} hung`,
+    whole(arm.ttftMs.p50),
+    whole(arm.ttftMs.p95),
+    whole(arm.ttftMs.p99),
+    arm.tpotMs.p50.toFixed(1),
+    arm.tpotMs.p95.toFixed(1),
+    percent(arm.hitShareTokens),
+    arm.requestsPerSecond.toFixed(2),
+    `${arm.busiestPodShare.toFixed(2)}x`,
+  ];
+}
+
+function publishedRow(arm: PublishedArm): string[] {
+  const hit = arm.hitShareTokens === undefined ? '' : percent(arm.hitShareTokens);
+  const p99 = arm.ttftMs.p99 === undefined ? '' : whole(arm.ttftMs.p99);
+  return [`  published: ${arm.name}`, '', '', '', whole(arm.ttftMs.p95), p99, '', '', hit, '', ''];
+}
+
+/** Lines up cells: the first column to the left, numbers to the right. */
+export function table(rows: readonly (readonly string[])[]): string {
+  const widths = rows.reduce<number[]>((found, row) => row.map((cell, i) => Math.max(found[i] ?? 0, cell.length)), []);
+  const line = (row: readonly string[]) =>
+    row.map((cell, i) => (i === 0 ? cell.padEnd(widths[i] ?? 0) : cell.padStart(widths[i] ?? 0))).join('  ');
+  return rows.map((row) => line(row).trimEnd()).join('\n');
+}
+
+export function runReport(run: RunResult, asSpecified: boolean): string {
+  const rows = [columns];
+  for (const arm of run.arms) {
+    rows.push(armRow(arm));
+    for (const other of run.published) if (other.name === arm.name) rows.push(publishedRow(other));
+  }
+  const lines = verdicts(run).map((verdict) => `  ${verdict.holds ? 'holds' : 'FAILS'}  ${verdict.text}`);
+  const note = asSpecified
+    ? []
+    : ['  (not the shape that the claims are about: for information, only failed requests count)'];
+  return [`${run.workload}  ${run.replicas} x ${run.engine}`, table(rows), ...note, ...lines, ''].join('\n');
+}
+
+/** Whether a run makes `up --once` end well. Claims count on the shape they were made for; failed requests always count. */
+export function runHolds(run: RunResult, asSpecified: boolean): boolean {
+  if (asSpecified) return verdicts(run).every((verdict) => verdict.holds);
+  return run.arms.every((arm) => arm.failed === 0 && arm.hung === 0 && arm.requests > 0);
+}

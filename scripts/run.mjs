@@ -1,0 +1,67 @@
+// What `npm start`, `npm test`, `npm run build` and `npm run lint` call: it makes the checkout ready (scripts/setup.mjs) and then runs
+// the wanted command under the pinned Node. Exit codes: 0 done, 1 failed, 2 used wrongly.
+
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { SetupError, pinnedNode, root, run, say, setUp } from './setup.mjs';
+
+const usage = `node scripts/run.mjs up|test|build|lint [ARGUMENTS]
+  up      the demo: real Envoy, control plane, simulated replicas (npm start -- ARGUMENTS; --help lists them)
+  test    all tests; ARGUMENTS go to vitest, for example a part of a file name
+  build   dependencies and wasm modules
+  lint    formatting, lint rules, types`;
+
+const bin = (name) => join(root, 'node_modules', name);
+
+async function test(args) {
+  const fetched = await run(pinnedNode(), [join(root, 'envoy', 'fetch.ts')], {
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
+  if (fetched !== 0) {
+    say('the tests need a real Envoy; what to do is said above');
+    return 1;
+  }
+  return run(pinnedNode(), [bin('vitest/vitest.mjs'), 'run', ...args]);
+}
+
+/** All checks run, even after one failed, so that one run shows everything. */
+async function lint() {
+  const checks = [
+    ['formatting (prettier)', bin('prettier/bin/prettier.cjs'), ['--check', '--log-level', 'warn', '.']],
+    ['lint rules (oxlint)', bin('oxlint/bin/oxlint'), []],
+    ['types (tsc)', bin('typescript/bin/tsc'), ['-p', '.']],
+  ];
+  const failed = [];
+  for (const [name, script, args] of checks) {
+    say(`checking ${name}`);
+    if ((await run(pinnedNode(), [script, ...args])) !== 0) failed.push(name);
+  }
+  if (failed.length > 0) say(`not clean: ${failed.join(', ')}`);
+  return failed.length > 0 ? 1 : 0;
+}
+
+const commands = {
+  up: (args) => run(pinnedNode(), [join(root, 'bin', 'warmpath.mjs'), 'up', ...args]),
+  test,
+  build: async () => 0,
+  lint,
+};
+
+const [name = '', ...args] = process.argv.slice(2);
+if (name === '--help' || name === '-h') {
+  process.stdout.write(`${usage}\n`);
+} else if (!Object.hasOwn(commands, name)) {
+  process.stderr.write(`${name === '' ? 'a command is needed' : `unknown command "${name}"`}\n\n${usage}\n`);
+  process.exitCode = 2;
+} else {
+  try {
+    if (!existsSync(join(root, 'package-lock.json')))
+      throw new SetupError(`${root} is not a whole checkout: package-lock.json is missing`);
+    await setUp();
+    process.exitCode = await commands[name](args);
+  } catch (error) {
+    if (!(error instanceof SetupError)) throw error;
+    say(error.message);
+    process.exitCode = 1;
+  }
+}
