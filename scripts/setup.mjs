@@ -19,6 +19,7 @@ export const wasmTargets = [
   { name: 'engine', entry: 'filter/engine.ts', target: 'engine', sources: ['filter/engine.ts', 'filter/engine'] },
   { name: 'filter', entry: 'filter/main.ts', target: 'filter', sources: ['filter'] },
   { name: 'empty', entry: 'filter/empty.ts', target: 'filter', sources: ['filter/empty.ts', 'filter/proxy-wasm'] },
+  { name: 'probe', entry: 'filter/probe.ts', target: 'filter', sources: ['filter/probe.ts', 'filter/proxy-wasm'] },
 ];
 
 /** An error whose message is meant for the person at the terminal, without a stack. */
@@ -191,7 +192,7 @@ function seconds(start) {
 
 /** A hash of everything that decides what the module looks like: sources, options, compiler. */
 function sourceHash(target) {
-  const files = target.sources.flatMap((source) => filesBelow(join(root, source))).filter((file) => /\.ts$/.test(file));
+  const files = target.sources.flatMap((source) => filesBelow(join(root, source))).filter((file) => file.endsWith('.ts'));
   return sha256(
     JSON.stringify(target),
     readOrEmpty(join(root, 'asconfig.json')),
