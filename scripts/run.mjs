@@ -28,7 +28,7 @@ async function test(args) {
 async function lint() {
   const checks = [
     ['formatting (prettier)', bin('prettier/bin/prettier.cjs'), ['--check', '--log-level', 'warn', '.']],
-    ['lint rules (oxlint)', bin('oxlint/bin/oxlint'), []],
+    ['lint rules (oxlint)', bin('oxlint/bin/oxlint'), ['--type-aware', '--deny-warnings']],
     ['types (tsc)', bin('typescript/bin/tsc'), ['-p', '.']],
   ];
   const failed = [];

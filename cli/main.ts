@@ -1,0 +1,66 @@
+// The command line: one program, its commands registered by the files beside this one, and the exit codes in one place
+// (0 done, 1 failed, 2 used wrongly).
+
+import { Command, CommanderError } from 'commander';
+import { readFileSync } from 'node:fs';
+import { controlPlaneCommand } from './control-plane.ts';
+import { messageOf, UsageError } from './errors.ts';
+import { keysCommand } from './keys.ts';
+import { upCommand } from './up/command.ts';
+
+export const EXIT_FAILED = 1;
+export const EXIT_USAGE = 2;
+
+const teaching = `
+Examples
+  $ npx warmpath up                         the demo: a real Envoy, simulated replicas, three policies side by side
+  $ npx warmpath up --once --json           the same comparison for a program to read, then exit
+  $ npx warmpath up --upstream http://10.0.0.7:8000 http://10.0.0.8:8000
+                                            your own engines in place of simulated ones
+  $ npx warmpath keys request.json          how the filter reads a request: model, tokens, block keys
+  $ npx warmpath control-plane --pool llama=10.0.0.7:8000,10.0.0.8:8000
+                                            the server that gateways synchronise with
+
+Every command has --help and --json. Exit codes: 0 done, 1 failed, 2 used wrongly.`;
+
+/** The whole program, ready to parse. A fresh one each time, because commander keeps parsed values in it. */
+export function program(): Command {
+  const version = (JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as { version: string })
+    .version;
+  const warmpath = new Command('warmpath')
+    .description(
+      'Sends each LLM request to the replica that already holds the longest part of its prompt, from inside Envoy.',
+    )
+    .version(version)
+    .addHelpText('after', teaching)
+    .showHelpAfterError('(--help shows what there is)');
+  for (const command of [upCommand(), keysCommand(), controlPlaneCommand()]) warmpath.addCommand(command);
+  for (const command of [warmpath, ...warmpath.commands]) {
+    command.exitOverride().configureHelp({ helpWidth: 110, showGlobalOptions: false });
+  }
+  return warmpath;
+}
+
+/** Runs one command line and gives its exit code. */
+export async function main(args: readonly string[]): Promise<number> {
+  try {
+    await program().parseAsync(args, { from: 'user' });
+    return 0;
+  } catch (error) {
+    return exitCodeOf(error);
+  }
+}
+
+function exitCodeOf(error: unknown): number {
+  if (error instanceof CommanderError) {
+    // Commander has already printed; help that was asked for is a success, help in place of a missing command is not.
+    return error.exitCode === 0 ? 0 : EXIT_USAGE;
+  }
+  process.stderr.write(`warmpath: ${messageOf(error)}\n`);
+  if (error instanceof UsageError) {
+    process.stderr.write('(--help shows what there is)\n');
+    return EXIT_USAGE;
+  }
+  if (process.env.WARMPATH_DEBUG && error instanceof Error) process.stderr.write(`${error.stack}\n`);
+  return EXIT_FAILED;
+}
