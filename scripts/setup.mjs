@@ -4,7 +4,17 @@
 
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { constants } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -167,6 +177,12 @@ function modulesAreFresh() {
 }
 
 async function installModules() {
+  if (lstatSync(modulesDir, { throwIfNoEntry: false })?.isSymbolicLink()) {
+    throw new SetupError(
+      'node_modules is a link to another folder and does not match package-lock.json. "npm ci" would empty that folder:\n' +
+        '  remove the link, or run "npm ci" there yourself.',
+    );
+  }
   say('installing dependencies with "npm ci" (once; some 200 MB)');
   const start = Date.now();
   // npm's own progress goes to standard error; its summary must not mix with what a command prints for programs.
@@ -192,7 +208,9 @@ function seconds(start) {
 
 /** A hash of everything that decides what the module looks like: sources, options, compiler. */
 function sourceHash(target) {
-  const files = target.sources.flatMap((source) => filesBelow(join(root, source))).filter((file) => file.endsWith('.ts'));
+  const files = target.sources
+    .flatMap((source) => filesBelow(join(root, source)))
+    .filter((file) => file.endsWith('.ts'));
   return sha256(
     JSON.stringify(target),
     readOrEmpty(join(root, 'asconfig.json')),
