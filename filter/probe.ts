@@ -145,7 +145,15 @@ export function proxy_on_http_call_response(rootId: u32, _call: u32, headers: u3
   if (headers > 0) sayResult(header(HEADERS_CALL, HEADER_STATUS));
   lineText(SPACE);
   lineNumber(bytes);
-  if (bytes > 0) sayResult(bufferBytes(BUFFER_CALL_BODY, 0, <usize>min<u32>(bytes, 32)));
+  if (bytes > 0) {
+    const status = bufferBytes(BUFFER_CALL_BODY, 0, bytes);
+    lineText(SPACE);
+    lineNumber(status);
+    lineText(SPACE);
+    lineNumber(resultBytes);
+    lineText(SPACE);
+    lineBytesOf(resultPtr, min<usize>(resultBytes, 8));
+  }
   lineLog(LOG_WARN);
 }
 

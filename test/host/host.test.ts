@@ -1,0 +1,171 @@
+// The Node host against the probe filter: what the bindings of filter/proxy-wasm see must be what the host meant, and the host's
+// answers must be Envoy's. test/envoy/probe.test.ts runs the same probe in a real Envoy.
+
+import { describe, expect, test } from 'vitest';
+import { ConfigurationRefused, WasmHost, wasmModule } from './host.ts';
+
+const probe = wasmModule('probe');
+const request = { ':path': '/v1/chat/completions', ':method': 'POST' };
+
+function start(configuration = '') {
+  const host = new WasmHost(probe);
+  const root = host.vm('worker-1').plugin('probe', configuration);
+  return { host, root };
+}
+
+describe('plugins', () => {
+  test('start in the order create, vm_start, configure, and read their configuration and name', () => {
+    const { host } = start('hello');
+    expect(host.logs.map(({ message }) => message)).toEqual(['create 1 0', 'vm_start 1', 'configure 1 probe hello']);
+  });
+
+  test('a refused configuration throws and leaves the old root in service', () => {
+    const { host, root } = start('one');
+    expect(() => root.reconfigure('refuse')).toThrow(ConfigurationRefused);
+    root.stream({ headers: request }).finish();
+    expect(host.logged('request_headers')).toHaveLength(1);
+  });
+
+  test('a new configuration makes a new root, and the old one goes with its last stream', () => {
+    const { host, root } = start('tick');
+    const old = root.stream({ headers: request });
+    const next = root.reconfigure('tick');
+    expect(next.id).not.toBe(root.id);
+    host.advance(10);
+    expect(host.logged('tick ').map((line) => line.split(' ')[1])).toEqual([`${root.id}`, `${next.id}`]);
+    old.finish();
+    expect(host.logged(`delete ${root.id}`)).toHaveLength(1);
+    host.advance(10);
+    expect(host.logged('tick ').map((line) => line.split(' ')[1])).toEqual([`${root.id}`, `${next.id}`, `${next.id}`]);
+  });
+});
+
+describe('streams', () => {
+  test('see the bytes of each chunk, and the request headers only in the header callback and the log', () => {
+    const { host, root } = start();
+    host.logs.length = 0;
+    const stream = root.stream({ headers: request, properties: { 'xds.cluster_name': 'pool-a' } });
+    stream.requestBody('first chunk');
+    stream.requestBody('', true);
+    stream.responseHeaders({ ':status': '200' });
+    stream.responseBody('data: 1', true);
+    stream.finish({ 'upstream.address': '10.0.0.1:80' });
+    expect(host.logs.map(({ message }) => message.replace(` ${stream.id}`, ''))).toEqual([
+      'create 1',
+      'request_headers 0 /v1/chat/completions pool-a',
+      'request_body 0 11 11 first ch - pool-a',
+      'request_body 1 0 0 - - pool-a',
+      'response_headers 0 200',
+      'response_body 1 7 7 data: 1',
+      'log 200 pool-a 10.0.0.1:80',
+      'done',
+      'delete',
+    ]);
+  });
+
+  test('leave their pick in filter state when the body or the trailers end', () => {
+    const { root } = start();
+    const headers = { ...request, 'x-probe-pick': '10.0.0.1:80,10.0.0.2:80' };
+    const byBody = root.stream({ headers });
+    byBody.requestBody('{');
+    expect(byBody.filterState('warmpath.pick')).toBeUndefined();
+    byBody.requestBody('}', true);
+    expect(byBody.filterState('warmpath.pick')).toBe('10.0.0.1:80,10.0.0.2:80');
+    const byTrailers = root.stream({ headers });
+    byTrailers.requestBody('{}');
+    byTrailers.requestTrailers({ grpc: '1' });
+    expect(byTrailers.filterState('warmpath.pick')).toBe('10.0.0.1:80,10.0.0.2:80');
+  });
+
+  test('a trap says where, throws, and ends the VM', () => {
+    const { host, root } = start();
+    expect(() => root.stream({ headers: { ...request, 'x-probe-trap': 'yes' } })).toThrow(/request_headers trapped/);
+    expect(host.logged('abort: ')).toEqual([
+      expect.stringMatching(/^abort: Index out of range at [\w~/.-]+\.ts:\d+:\d+$/),
+    ]);
+    expect(host.vm('worker-1').trap).toBeDefined();
+  });
+
+  test('memory does not grow with requests', () => {
+    const { host, root } = start();
+    const { memory } = host.vm('worker-1');
+    const before = memory.bytes;
+    const body = new Uint8Array(64 << 10).fill(97);
+    for (let i = 0; i < 2000; i++) {
+      host.logs.length = 0;
+      const stream = root.stream({ headers: request });
+      stream.requestBody(body, true);
+      stream.finish();
+    }
+    expect(memory.bytes).toBe(before);
+  });
+});
+
+describe('what VMs share', () => {
+  test('ticks of two VMs count one shared value by compare-and-set, and the base VM does not tick', () => {
+    const host = new WasmHost(probe);
+    for (const name of ['worker-1', 'worker-2']) host.vm(name).plugin('probe', 'tick');
+    host.vm('base', { ticks: false }).plugin('probe', 'tick');
+    host.advance(100);
+    expect(host.logged('tick ')).toHaveLength(20);
+    expect(host.shared.get('probe.ticks')?.bytes).toEqual(Uint8Array.of(20, 0, 0, 0, 0, 0, 0, 0));
+  });
+
+  test('a compare-and-set creates an absent key whatever the version, and never overwrites a newer value', () => {
+    const { shared } = new WasmHost(probe);
+    expect(shared.set('a', Uint8Array.of(1), 77)).toBe(0);
+    expect(shared.set('a', Uint8Array.of(2), 77)).toBe(8);
+    expect(shared.set('a', Uint8Array.of(3), shared.get('a')!.cas)).toBe(0);
+    expect(shared.set('a', Uint8Array.of(4))).toBe(0);
+    expect(shared.get('a')!.bytes).toEqual(Uint8Array.of(4));
+  });
+
+  test('metrics are shared', () => {
+    const host = new WasmHost(probe);
+    const roots = ['worker-1', 'worker-2'].map((name) => host.vm(name).plugin('probe'));
+    const streams = roots.map((root) => root.stream({ headers: request }));
+    expect(host.metrics.value('warmpath_probe_open')).toBe(2);
+    for (const stream of streams) stream.finish();
+    expect(host.metrics.value('warmpath_probe_open')).toBe(0);
+    expect(host.metrics.matching('probe_requests')).toEqual({ 'warmpath_pool.probe_pool.warmpath_probe_requests': 2 });
+  });
+});
+
+describe('calls', () => {
+  test('carry headers and body, and the answer reaches the filter', () => {
+    const { host } = start('call');
+    host.advance(10);
+    const [call] = host.calls;
+    expect(call!.cluster).toBe('warmpath');
+    expect(call!.header(':path')).toBe('/v1/sync');
+    expect(Buffer.from(call!.body).toString()).toBe('probe.ticks');
+    call!.answer({ status: 201, body: 'answered' });
+    expect(host.logged('answer')).toEqual(['answer 1 201 8 0 8 answered']);
+  });
+
+  test('time out with 504, and answer themselves by onCall', () => {
+    const { host } = start('call');
+    host.advance(1011);
+    expect(host.logged('answer')[0]).toMatch(/^answer 1 504 /);
+    host.onCall = () => ({ body: 'auto' });
+    host.advance(10);
+    expect(host.calls.size).toBe(0);
+    expect(host.logged('auto').length).toBeGreaterThan(0);
+  });
+
+  test('an unknown cluster fails at the call', () => {
+    const host = new WasmHost(probe, { clusters: [] });
+    host.vm('worker-1').plugin('probe', 'call');
+    host.advance(10);
+    expect(host.logged('tick')).toEqual(['tick 1 1 0 2']);
+  });
+
+  test('an answer of 1 MiB is read in one piece; a larger one is refused with a status, not a trap', () => {
+    const { host } = start('call');
+    host.onCall = () => ({ body: new Uint8Array(1 << 20).fill(97) });
+    host.advance(10);
+    host.onCall = () => ({ body: new Uint8Array((1 << 20) + 1).fill(97) });
+    host.advance(10);
+    expect(host.logged('answer')).toEqual(['answer 1 200 1048576 0 1048576 aaaaaaaa', 'answer 1 200 1048577 6 0 ']);
+  });
+});
