@@ -1,0 +1,3 @@
+export * from './residency';
+export * from './residency-export';
+export * from './random';
