@@ -1,0 +1,117 @@
+// The replica's KV memory: a fixed number of blocks, reference counted, with the free ones in a least recently used list. A free block keeps its
+// content until it is needed for something else, and that content is the prefix cache. The order of events follows vLLM: a finished
+// sequence gives its last block back first, so the tail of a prompt is forgotten before its head.
+
+export class BlockCache {
+  readonly blocks: number;
+  evictions = 0;
+  #free: number;
+  readonly #references: Int32Array;
+  readonly #previous: Int32Array;
+  readonly #next: Int32Array;
+  readonly #keys: Float64Array;
+  readonly #blockOf = new Map<number, number>();
+
+  constructor(blocks: number) {
+    if (!Number.isInteger(blocks) || blocks < 1)
+      throw new Error(`cache: blocks is ${blocks}, expected a positive whole number`);
+    this.blocks = blocks;
+    this.#free = blocks;
+    this.#references = new Int32Array(blocks);
+    this.#keys = new Float64Array(blocks).fill(-1);
+    // The free list is a ring through one extra slot: next of it is the block to reuse first, previous the one freed last.
+    this.#previous = new Int32Array(blocks + 1);
+    this.#next = new Int32Array(blocks + 1);
+    for (let i = 0; i <= blocks; i++) {
+      this.#next[i] = i === blocks ? 0 : i + 1;
+      this.#previous[i] = i === 0 ? blocks : i - 1;
+    }
+  }
+
+  /** Blocks that no sequence holds, cached content or not. */
+  get freeBlocks(): number {
+    return this.#free;
+  }
+
+  get usedShare(): number {
+    return 1 - this.#free / this.blocks;
+  }
+
+  get cachedBlocks(): number {
+    return this.#blockOf.size;
+  }
+
+  /** How many of the first `limit` keys are held without a gap, and how many of these no sequence holds now. */
+  match(keys: readonly number[], limit: number): { hits: number; idle: number } {
+    let hits = 0;
+    let idle = 0;
+    while (hits < limit) {
+      const block = this.#blockOf.get(keys[hits]!);
+      if (block === undefined) break;
+      if (this.#references[block] === 0) idle += 1;
+      hits += 1;
+    }
+    return { hits, idle };
+  }
+
+  /** Takes a held block for one more sequence. The key must have matched. */
+  share(key: number): number {
+    const block = this.#blockOf.get(key);
+    if (block === undefined) throw new Error('cache: a key that is not held was shared');
+    if (this.#references[block] === 0) this.#unlink(block);
+    this.#references[block] = this.#references[block]! + 1;
+    return block;
+  }
+
+  /** Takes the free block that was unused for longest; what it held is forgotten. There must be a free one. */
+  take(): number {
+    if (this.#free === 0) throw new Error('cache: a block was taken while none is free');
+    const block = this.#next[this.blocks]!;
+    this.#unlink(block);
+    this.#references[block] = 1;
+    const key = this.#keys[block]!;
+    if (key >= 0) {
+      this.#blockOf.delete(key);
+      this.#keys[block] = -1;
+      this.evictions += 1;
+    }
+    return block;
+  }
+
+  /** Makes a full block's content known under its key. The first block of equal content stays the known one. */
+  commit(block: number, key: number): void {
+    if (this.#keys[block]! >= 0 || this.#blockOf.has(key)) return;
+    this.#keys[block] = key;
+    this.#blockOf.set(key, block);
+  }
+
+  /** Gives a sequence's blocks back, the last one first. */
+  release(blocks: readonly number[]): void {
+    for (let i = blocks.length - 1; i >= 0; i--) {
+      const block = blocks[i]!;
+      const left = this.#references[block]! - 1;
+      this.#references[block] = left;
+      if (left > 0) continue;
+      const last = this.#previous[this.blocks]!;
+      this.#next[last] = block;
+      this.#previous[block] = last;
+      this.#next[block] = this.blocks;
+      this.#previous[this.blocks] = block;
+      this.#free += 1;
+    }
+  }
+
+  /** Forgets all cached content, as a restart or a reset does. Blocks in use stay in use. */
+  clear(): void {
+    this.#blockOf.clear();
+    this.#keys.fill(-1);
+  }
+
+  #unlink(block: number): void {
+    const before = this.#previous[block]!;
+    const after = this.#next[block]!;
+    this.#next[before] = after;
+    this.#previous[after] = before;
+    this.#free -= 1;
+  }
+}
