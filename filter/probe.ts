@@ -79,7 +79,7 @@ const SAY_ANSWER: Text = text('answer');
 const SAY_DONE: Text = text('done');
 const SAY_LOG: Text = text('log');
 const SAY_DELETE: Text = text('delete');
-const METRIC_REQUESTS: Text = text('warmpath_pool.probe_pool.warmpath_probe_requests');
+const METRIC_REQUESTS: Text = text('warmpath_probe_requests_total.pool.p.result.ok');
 const METRIC_OPEN: Text = text('warmpath_probe_open');
 
 let requests: u32 = 0;

@@ -127,7 +127,7 @@ describe('what VMs share', () => {
     expect(host.metrics.value('warmpath_probe_open')).toBe(2);
     for (const stream of streams) stream.finish();
     expect(host.metrics.value('warmpath_probe_open')).toBe(0);
-    expect(host.metrics.matching('probe_requests')).toEqual({ 'warmpath_pool.probe_pool.warmpath_probe_requests': 2 });
+    expect(host.metrics.matching('probe_requests')).toEqual({ 'warmpath_probe_requests_total.pool.p.result.ok': 2 });
   });
 });
 

@@ -1,0 +1,191 @@
+// A listener and its filter chain. The chain that picks:
+//
+//   wasm             watches the body go by and leaves its pick in filter state; never pauses
+//   buffer           off, but on for the routes below: Envoy itself holds the headers until the body is whole
+//   header_mutation  removes the client's own destination header, then writes the pick from filter state
+//   router           to a cluster with override_host
+//
+// `empty` is the same chain around a filter that does nothing; `plain` is the router alone, for comparison.
+
+import { destinationHeader, heldPaths, pickState, typed, upstreamHeader } from './names.ts';
+
+export type Chain = 'warmpath' | 'empty' | 'plain';
+/**
+ * What Envoy does after the filter trapped. `reload` makes a new VM; requests that come before it is there get 503. `open` goes on
+ * without the filter until the configuration changes; `closed` answers 503 to all.
+ */
+export type FailurePolicy = 'reload' | 'open' | 'closed';
+
+export interface ListenerOptions {
+  name: string;
+  host?: string;
+  port: number;
+  /** The pool's cluster. */
+  cluster: string;
+  chain: Chain;
+  /** The filter's module; needed unless the chain is `plain`. */
+  wasmPath?: string;
+  /** Configuration of the filter: text as it is, anything else as JSON. */
+  pluginConfig?: object | string;
+  /** Name of the plugin, by which the filter keeps its state apart; the listener's name if left out. */
+  pluginName?: string;
+  failurePolicy?: FailurePolicy;
+  environment?: Record<string, string>;
+  /** Bodies over this are answered 413 on the held routes. Twice the largest body that must be retryable. */
+  requestBytesMax?: number;
+  retries?: number;
+  /** Whether responses name their pod's address. */
+  showUpstream?: boolean;
+  /** A file for one line a request; none is written without it. */
+  accessLogPath?: string;
+}
+
+export const requestBytesMaxDefault = 64 << 20;
+const retriesDefault = 2;
+const bufferFilter = 'envoy.filters.http.buffer';
+
+const failurePolicies: Record<FailurePolicy, string> = {
+  reload: 'FAIL_RELOAD',
+  open: 'FAIL_OPEN',
+  closed: 'FAIL_CLOSED',
+};
+
+export function listener(options: ListenerOptions): object {
+  const manager = typed('envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager', {
+    stat_prefix: options.name,
+    // A long answer is not an idle stream, and a prompt may wait in the engine's queue.
+    stream_idle_timeout: '0s',
+    access_log: accessLog(options.accessLogPath),
+    route_config: routes(options),
+    http_filters: httpFilters(options),
+  });
+  return {
+    name: options.name,
+    address: { socket_address: { address: options.host ?? '127.0.0.1', port_value: options.port } },
+    filter_chains: [{ filters: [{ name: 'envoy.filters.network.http_connection_manager', typed_config: manager }] }],
+  };
+}
+
+function httpFilters(options: ListenerOptions): object[] {
+  const router = {
+    name: 'envoy.filters.http.router',
+    typed_config: typed('envoy.extensions.filters.http.router.v3.Router'),
+  };
+  if (options.chain === 'plain') return [router];
+  const buffer = {
+    name: bufferFilter,
+    disabled: true,
+    typed_config: typed('envoy.extensions.filters.http.buffer.v3.Buffer', { max_request_bytes: bytesMax(options) }),
+  };
+  const mutation = {
+    name: 'envoy.filters.http.header_mutation',
+    typed_config: typed('envoy.extensions.filters.http.header_mutation.v3.HeaderMutation', {
+      mutations: {
+        request_mutations: [
+          { remove: destinationHeader },
+          {
+            append: {
+              header: { key: destinationHeader, value: `%FILTER_STATE(${pickState}:PLAIN)%` },
+              append_action: 'OVERWRITE_IF_EXISTS_OR_ADD',
+            },
+          },
+        ],
+      },
+    }),
+  };
+  return [wasm(options), buffer, mutation, router];
+}
+
+function wasm(options: ListenerOptions): object {
+  if (options.wasmPath === undefined)
+    throw new Error(`listener ${options.name} needs wasmPath for the chain ${options.chain}`);
+  const { pluginConfig = '', environment } = options;
+  const value = typeof pluginConfig === 'string' ? pluginConfig : JSON.stringify(pluginConfig);
+  return {
+    name: 'envoy.filters.http.wasm',
+    typed_config: typed('envoy.extensions.filters.http.wasm.v3.Wasm', {
+      config: {
+        name: options.pluginName ?? options.name,
+        failure_policy: failurePolicies[options.failurePolicy ?? 'reload'],
+        configuration: typed('google.protobuf.StringValue', { value }),
+        vm_config: {
+          // Empty as in Istio: plugins with the same code share one VM and one store of shared data.
+          vm_id: '',
+          runtime: 'envoy.wasm.runtime.v8',
+          code: { local: { filename: options.wasmPath } },
+          ...(environment ? { environment_variables: { key_values: environment } } : {}),
+        },
+      },
+    }),
+  };
+}
+
+function routes(options: ListenerOptions): object {
+  const action = {
+    cluster: options.cluster,
+    timeout: '0s',
+    retry_policy: {
+      retry_on: 'connect-failure,refused-stream,reset-before-request,retriable-status-codes',
+      retriable_status_codes: [503],
+      num_retries: options.retries ?? retriesDefault,
+      // The retry goes to the next host of the pick; when the fallback has to choose, it leaves out those already tried.
+      retry_host_predicate: [
+        {
+          name: 'envoy.retry_host_predicates.previous_hosts',
+          typed_config: typed('envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate'),
+        },
+      ],
+      host_selection_retry_max_attempts: 5,
+      retry_back_off: { base_interval: '0.005s', max_interval: '0.05s' },
+    },
+  };
+  const held = heldPaths.map((path) => ({
+    name: path,
+    match: { path, headers: [{ name: ':method', string_match: { exact: 'POST' } }] },
+    route: action,
+    ...(options.chain === 'plain'
+      ? {}
+      : {
+          typed_per_filter_config: {
+            [bufferFilter]: typed('envoy.extensions.filters.http.buffer.v3.BufferPerRoute', {
+              buffer: { max_request_bytes: bytesMax(options) },
+            }),
+          },
+        }),
+  }));
+  const upstream = {
+    header: { key: upstreamHeader, value: '%UPSTREAM_REMOTE_ADDRESS%' },
+    append_action: 'OVERWRITE_IF_EXISTS_OR_ADD',
+  };
+  return {
+    name: options.name,
+    ...(options.showUpstream ? { response_headers_to_add: [upstream] } : {}),
+    virtual_hosts: [
+      {
+        name: options.name,
+        domains: ['*'],
+        routes: [...held, { name: 'rest', match: { prefix: '/' }, route: action }],
+      },
+    ],
+  };
+}
+
+function accessLog(path: string | undefined): object[] {
+  if (path === undefined) return [];
+  const line =
+    '%START_TIME% %REQ(:METHOD)% %PATH% %RESPONSE_CODE% %RESPONSE_FLAGS% %RESPONSE_CODE_DETAILS% ' +
+    '%BYTES_RECEIVED% %BYTES_SENT% %DURATION% %UPSTREAM_REMOTE_ADDRESS% %UPSTREAM_REQUEST_ATTEMPT_COUNT%\n';
+  return [
+    {
+      name: 'envoy.access_loggers.file',
+      typed_config: typed('envoy.extensions.access_loggers.file.v3.FileAccessLog', {
+        path,
+        log_format: { text_format_source: { inline_string: line } },
+      }),
+    },
+  ];
+}
+
+function bytesMax(options: ListenerOptions): number {
+  return options.requestBytesMax ?? requestBytesMaxDefault;
+}

@@ -1,0 +1,22 @@
+// Names that more than one part of the gateway's configuration must agree on. The filter uses the first three.
+
+/** The filter state object in which the filter leaves its pick. */
+export const pickState = 'wasm.warmpath.pick';
+/** The cluster that the filter calls to sync. */
+export const controlPlaneCluster = 'warmpath';
+/** The header that override_host reads. Set inside the gateway only: a client's own is removed. */
+export const destinationHeader = 'x-gateway-destination-endpoint';
+/** The response header that names the pod's address, where the configuration asks for it. */
+export const upstreamHeader = 'x-warmpath-upstream';
+
+/** Requests that are held until their body is whole: POST to one of these, exactly. */
+export const heldPaths = ['/v1/chat/completions', '/v1/completions', '/v1/responses', '/v1/messages'] as const;
+
+/** Label names in the filter's metrics, `warmpath_NAME.LABEL.VALUE...`; each becomes a stats tag. */
+export const metricLabels = ['pool', 'policy', 'reason', 'result', 'pod'] as const;
+
+/** A typed extension message. */
+export const typed = (type: string, fields: object = {}): object => ({
+  '@type': `type.googleapis.com/${type}`,
+  ...fields,
+});
