@@ -15,6 +15,11 @@ export interface WorkloadOptions {
   rate?: number;
   /** W1: how many times the published experiment is repeated, one after the other, each on new documents. */
   rounds?: number;
+  /**
+   * W1: what the history holds. `actual` answers are sent back as they came, so the engine has their KV; `rewritten` ones are other text of the same
+   * length, as when a client strips or edits what the model said, and are prefilled anew.
+   */
+  answers?: 'actual' | 'rewritten';
 }
 
 type Maker = (seed: number, options: WorkloadOptions) => Omit<Workload, 'id' | 'seed'>;
@@ -60,10 +65,10 @@ const W1_USERS = 11;
 const W1_TURNS = 10;
 const W1_SHARED_TOKENS = 2000;
 
-const w1: Maker = (seed, { rounds = 3 }) => ({
+const w1: Maker = (seed, { rounds = 3, answers = 'actual' }) => ({
   engine: 'L4-8B',
   replicas: 4,
-  seconds: rounds * 95,
+  seconds: rounds * 155,
   published: [
     { name: 'round robin', ttftMs: { p95: 745, p99: 841 }, hitShareTokens: 0.62 },
     { name: 'prefix-aware', ttftMs: { p95: 272, p99: 674 }, hitShareTokens: 0.9 },
@@ -90,17 +95,22 @@ const w1: Maker = (seed, { rounds = 3 }) => ({
       });
       // A user goes from one dialog to the next, so a session here is all dialogs of one user.
       let at = 0;
-      let fresh = true;
+      let sent = 0;
+      let outputTokens = 0;
       return {
         id: `w1-user-${user}`,
         startMs: 0,
-        next: (answer) => {
+        next: (actual) => {
+          const answer =
+            answers === 'actual' ? actual : textOf(seedOf(seed, `W1 answers of ${user}`, sent), outputTokens);
           while (at < dialogs.length) {
-            const request = dialogs[at]!.next(fresh ? '' : answer);
-            fresh = false;
-            if (request !== null) return request;
+            const request = dialogs[at]!.next(answer);
+            if (request !== null) {
+              sent += 1;
+              outputTokens = request.outputTokens;
+              return request;
+            }
             at += 1;
-            fresh = true;
           }
           return null;
         },
