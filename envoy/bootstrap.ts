@@ -62,10 +62,11 @@ function frame({ adminPort, nodeId = 'warmpath-gateway' }: ProcessOptions): obje
     node: { id: nodeId, cluster: 'warmpath' },
     admin: { address: { socket_address: { address: '127.0.0.1', port_value: adminPort } } },
     stats_config: {
-      // `wasmcustom.warmpath_picks_total.pool.p.policy.x` becomes warmpath_picks_total{pool="p",policy="x"}.
+      // `wasmcustom.warmpath_picks_total.pool.p.policy.x` becomes warmpath_picks_total{pool="p",policy="x"}. Labels and values
+      // are skipped in pairs, so a pool may be called `policy`.
       stats_tags: metricLabels.map((label) => ({
         tag_name: label,
-        regex: `^wasmcustom\\.warmpath_\\w+?\\..*?((?:^|\\.)${label}\\.([^.]+))`,
+        regex: `^wasmcustom\\.warmpath_\\w+(?:\\.\\w+\\.[^.]+)*?(\\.${label}\\.([^.]+))`,
       })),
     },
   };

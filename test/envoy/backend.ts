@@ -1,0 +1,114 @@
+// A pod for tests: a tiny HTTP server that records what reaches it and answers as told.
+
+import { createServer } from 'node:http';
+import type { IncomingHttpHeaders, IncomingMessage, Server, ServerResponse } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+export interface Recorded {
+  method: string;
+  path: string;
+  headers: IncomingHttpHeaders;
+  trailers: NodeJS.Dict<string>;
+  body: Buffer;
+}
+
+export interface Sse {
+  /** Data of each event, in order; `[DONE]` is not added. */
+  events: string[];
+  /** Pause before each event. */
+  gapMs?: number;
+}
+
+export interface Behaviour {
+  status?: number;
+  headers?: Record<string, string>;
+  /** Answered as it is; without it, the request's own body is echoed. */
+  body?: string | Buffer;
+  sse?: Sse;
+  delayMs?: number;
+  /** Cuts the connection in place of an answer, or after the headers, or after the first event. */
+  cut?: 'before' | 'headers' | 'first-event';
+  /** Never answers. */
+  hang?: boolean;
+}
+
+export class Backend {
+  readonly name: string;
+  /** `ip:port` */
+  readonly endpoint: string;
+  readonly requests: Recorded[] = [];
+  /** How many requests have begun to arrive, whole or not. */
+  arrived = 0;
+  /** What it does; may depend on the request. */
+  behaviour: Behaviour | ((request: Recorded) => Behaviour) = {};
+  readonly #server: Server;
+  readonly #sockets: Set<Socket>;
+
+  private constructor(name: string, server: Server, sockets: Set<Socket>) {
+    this.name = name;
+    this.#server = server;
+    this.#sockets = sockets;
+    this.endpoint = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  }
+
+  static async start(name: string, behaviour: Backend['behaviour'] = {}, port = 0): Promise<Backend> {
+    const sockets = new Set<Socket>();
+    const server = createServer({ keepAliveTimeout: 30_000 });
+    server.on('connection', (socket) => {
+      sockets.add(socket);
+      socket.once('close', () => sockets.delete(socket));
+    });
+    await new Promise<void>((resolve, reject) => {
+      server.once('error', reject);
+      server.listen(port, '127.0.0.1', resolve);
+    });
+    const backend = new Backend(name, server, sockets);
+    backend.behaviour = behaviour;
+    server.on('request', (request, response) => void backend.#serve(request, response));
+    return backend;
+  }
+
+  /** Ends it as a killed pod ends: every connection is cut. */
+  async close(): Promise<void> {
+    const closed = new Promise((resolve) => this.#server.close(resolve));
+    for (const socket of this.#sockets) socket.destroy();
+    await closed;
+  }
+
+  async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    this.arrived += 1;
+    response.on('error', () => {});
+    const chunks: Buffer[] = [];
+    try {
+      for await (const chunk of request) chunks.push(chunk as Buffer);
+    } catch {
+      // The client has gone; what there was of its request is not one.
+      return;
+    }
+    const recorded: Recorded = {
+      method: request.method ?? '',
+      path: request.url ?? '',
+      headers: request.headers,
+      trailers: request.trailers,
+      body: Buffer.concat(chunks),
+    };
+    this.requests.push(recorded);
+    const does = typeof this.behaviour === 'function' ? this.behaviour(recorded) : this.behaviour;
+    if (does.hang) return;
+    if (does.delayMs) await sleep(does.delayMs);
+    if (does.cut === 'before') return void response.destroy();
+    const type = does.sse ? { 'content-type': 'text/event-stream' } : {};
+    response.writeHead(does.status ?? 200, { 'x-pod': this.name, ...type, ...does.headers });
+    response.flushHeaders();
+    if (does.cut === 'headers') return void setTimeout(() => response.destroy(), 5);
+    if (!does.sse) return void response.end(does.body ?? recorded.body);
+    for (const [i, event] of does.sse.events.entries()) {
+      if (does.sse.gapMs) await sleep(does.sse.gapMs);
+      if (response.destroyed) return;
+      response.write(`data: ${event}\n\n`);
+      if (does.cut === 'first-event' && i === 0) return void setTimeout(() => response.destroy(), 5);
+    }
+    response.end();
+  }
+}
