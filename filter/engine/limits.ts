@@ -25,3 +25,38 @@ export const TOUCH_STEPS_MAX: i32 = 1 << 15;
 export const LOAD_SOURCES_MAX: u32 = 40;
 // Pods that a pick names, best first.
 export const PICKS_MAX: u32 = 3;
+// Metrics older than this say nothing any more.
+export const METRICS_FRESH_MS: f64 = 5000;
+// How long a pod that fails is left alone: doubled from the first to the last with each failed trial, and forgotten
+// when no failure came for a while.
+export const COOL_MS_MIN: f64 = 1000;
+export const COOL_MS_MAX: f64 = 30000;
+export const COOL_FORGET_MS: f64 = 120000;
+// Bytes per token: what is taken before anything is known, and what can be believed.
+export const BYTES_PER_TOKEN_DEFAULT: f64 = 4;
+export const BYTES_PER_TOKEN_MIN: f64 = 0.5;
+export const BYTES_PER_TOKEN_MAX: f64 = 16;
+// KV capacity of a pod that does not tell it, for the table only. Too little costs more than too much.
+export const CAPACITY_TOKENS_DEFAULT: f64 = 400000;
+
+// The filter (filter/*.ts).
+// A name in the configuration: pool, gateway, cluster, authority, plugin.
+export const NAME_BYTES_MAX: u32 = 128;
+// All cluster names of a configuration together.
+export const LIST_BYTES_MAX: u32 = 4096;
+// Root contexts of one VM: each configuration change makes a new one, and the old one stays while it has streams.
+export const ROOTS_MAX: i32 = 64;
+// VMs of one gateway that tell each other what they pick: its workers and its main thread.
+export const SEGMENTS_MAX: i32 = 32;
+// The load source that stands for all other gateways together; the sources before it are segments.
+export const SOURCE_GATEWAYS: u32 = 32;
+// Touches that one VM keeps readable for its siblings. They read at every pick and every tick, so this covers a tick.
+export const RING_RECORDS: u32 = 256;
+// Frames of touches from the control plane that stay readable for VMs that are behind.
+export const TABLE_RING: u32 = 64;
+// Touches that wait for the next report.
+export const OUTBOX_BYTES: u32 = 512 * 1024;
+// Bytes of a body that are fetched from the host in one piece.
+export const STREAM_CHUNK_BYTES: u32 = 64 * 1024;
+// Pages of digests reserved for each stream of the bounds, on average.
+export const DIGEST_PAGES_PER_STREAM: u32 = 2;
