@@ -35,9 +35,3 @@ export function urlList(text: string, before: string[] = []): string[] {
   }
   return [...before, url.origin];
 }
-
-/** ip:port, or [ip]:port for IPv6. */
-export function isEndpoint(text: string): boolean {
-  const match = /^(?:\[([0-9a-fA-F:.]+)\]|(\d{1,3}(?:\.\d{1,3}){3})):(\d{1,5})$/.exec(text);
-  return match !== null && Number(match[3]) >= 1 && Number(match[3]) <= 65_535;
-}

@@ -27,12 +27,16 @@ async function test(args) {
 /** All checks run, even after one failed, so that one run shows everything. */
 async function lint() {
   const checks = [
-    ['formatting (prettier)', bin('prettier/bin/prettier.cjs'), ['--check', '--log-level', 'warn', '.']],
-    ['lint rules (oxlint)', bin('oxlint/bin/oxlint'), ['--type-aware', '--deny-warnings']],
-    ['types (tsc)', bin('typescript/bin/tsc'), ['-p', '.']],
+    {
+      name: 'formatting (prettier)',
+      script: bin('prettier/bin/prettier.cjs'),
+      args: ['--check', '--log-level', 'warn', '.'],
+    },
+    { name: 'lint rules (oxlint)', script: bin('oxlint/bin/oxlint'), args: ['--type-aware', '--deny-warnings'] },
+    { name: 'types (tsc)', script: bin('typescript/bin/tsc'), args: ['-p', '.'] },
   ];
   const failed = [];
-  for (const [name, script, args] of checks) {
+  for (const { name, script, args } of checks) {
     say(`checking ${name}`);
     if ((await run(pinnedNode(), [script, ...args])) !== 0) failed.push(name);
   }

@@ -1,27 +1,13 @@
 // What the comparison has to show, written as checks over its numbers. A claim that does not hold makes `up --once` exit with 1, so the
 // demo cannot quietly stop being true.
 
-import type { ArmResult, PublishedArm, RunResult } from './results.ts';
+import type { ArmResult, RunResult } from './results.ts';
 
 export interface Verdict {
   holds: boolean;
   /** One line: what was compared, what came out, what was wanted. */
   text: string;
 }
-
-/** Others' numbers for the same workloads: W1 as published for a prefix-aware router, W3s from the project's simulation study. */
-export const published: Readonly<Record<string, PublishedArm[]>> = {
-  W1: [
-    { name: 'round-robin', ttftMs: { p95: 745, p99: 841 }, hitShareTokens: 0.62 },
-    { name: 'prefill-cost', ttftMs: { p95: 272, p99: 674 }, hitShareTokens: 0.9 },
-  ],
-  W3s: [
-    { name: 'round-robin', ttftMs: { p95: 210 } },
-    { name: 'least-request', ttftMs: { p95: 210 } },
-    { name: 'first-block-hash', ttftMs: { p95: 22_400 } },
-    { name: 'prefill-cost', ttftMs: { p95: 60 } },
-  ],
-};
 
 function ratio(what: string, value: number, limit: number, direction: 'at least' | 'at most', unit = ''): Verdict {
   const shown = unit === '%' ? `${(value * 100).toFixed(1)} %` : value.toFixed(2);

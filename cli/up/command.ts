@@ -1,8 +1,10 @@
 // `warmpath up`: its options and its help. What it does is in run.ts.
 
 import { Command } from 'commander';
+import { POLICIES } from '../../control-plane/engine/frames.ts';
+import { ENGINE_NAMES } from '../../sim/constants.ts';
 import { namesOf, urlList, wholeNumber } from '../arguments.ts';
-import { checkOptions, engineNames, policyNames, workloadNames, type UpFlags } from './options.ts';
+import { checkOptions, workloadNames, type UpFlags } from './options.ts';
 
 const details = `
 What it does
@@ -29,16 +31,16 @@ export function upCommand(): Command {
     .summary('the demo: real Envoy, control plane and replicas on this machine, policies side by side')
     .description('Runs Warmpath on this machine and compares routing policies on the same traffic.')
     .option('--once', 'exit after the comparison')
-    .option('--json', 'print one JSON document on standard output (with --once)')
+    .option('--json', 'print the result as one JSON document on standard output')
     .option('--workload <names>', `what to drive: ${workloadNames.join(',')} (default: both)`, namesOf(workloadNames))
-    .option('--policies <names>', `arms, out of ${policyNames.join(', ')}`, namesOf(policyNames), [
+    .option('--policies <names>', `arms, out of ${POLICIES.join(', ')}`, namesOf(POLICIES), [
       'round-robin',
       'first-block-hash',
       'prefill-cost',
     ])
     .option('--replicas <n>', 'simulated replicas of each arm (default: as the workload says)', wholeNumber(1, 32))
-    .option('--engine <name>', `what a replica simulates: ${engineNames.join(', ')}`, (text) => {
-      return namesOf(engineNames)(text)[0];
+    .option('--engine <name>', `what a replica simulates: ${ENGINE_NAMES.join(', ')}`, (text) => {
+      return namesOf(ENGINE_NAMES)(text)[0];
     })
     .option('--upstream <url...>', 'real engines in place of simulated ones, http://HOST:PORT each', urlList)
     .option('--model <name>', 'model to ask the real engines for (default: the first that they serve)')

@@ -1,14 +1,12 @@
 // The options of `up`, checked together before anything is started, so that a wrong one costs no waiting.
 
 import { existsSync } from 'node:fs';
+import type { PolicyName } from '../../control-plane/engine/frames.ts';
+import type { EngineName } from '../../sim/constants.ts';
 import { UsageError } from '../errors.ts';
 
-export const policyNames = ['prefill-cost', 'least-request', 'round-robin', 'first-block-hash'] as const;
-export const engineNames = ['L4-8B', 'H100-8B', '2xH100-32B', 'H100-32B'] as const;
 export const workloadNames = ['W1', 'W3s'] as const;
 
-export type PolicyName = (typeof policyNames)[number];
-export type EngineName = (typeof engineNames)[number];
 export type WorkloadName = (typeof workloadNames)[number] | 'trace';
 
 /** The options as commander leaves them. */
@@ -76,7 +74,6 @@ export function checkOptions(flags: UpFlags): UpOptions {
     );
   }
   if (flags.model !== undefined && upstreams.length === 0) throw new UsageError('--model goes with --upstream');
-  if (flags.json && !flags.once) throw new UsageError('--json prints one document at the end, so it needs --once');
   if (flags.armsAtOnce && flags.oneByOne) throw new UsageError('--arms-at-once and --one-by-one exclude each other');
   if (flags.armsAtOnce && upstreams.length > 0) {
     throw new UsageError('--arms-at-once needs replicas for each arm; real engines are shared, so arms go one by one');

@@ -3,7 +3,7 @@
 
 export interface ArmProgress {
   done: number;
-  total: number;
+  inFlight: number;
   failed: number;
 }
 
@@ -62,8 +62,8 @@ export class Progress {
   }
 
   #line(now: number): string {
-    const arms = [...this.#arms].map(([name, { done, total, failed }]) => {
-      return `${name} ${done}/${total}${failed > 0 ? ` (${failed} failed)` : ''}`;
+    const arms = [...this.#arms].map(([name, { done, inFlight, failed }]) => {
+      return `${name} ${done} done, ${inFlight} in flight${failed > 0 ? `, ${failed} failed` : ''}`;
     });
     return `${this.#title} ${((now - this.#startMs) / 1000).toFixed(0)} s: ${arms.join(' | ')}`;
   }

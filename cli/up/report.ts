@@ -1,7 +1,8 @@
 // The comparison as a person reads it: one table per workload with others' numbers beside ours, then one line per claim.
 
 import { verdicts } from './claims.ts';
-import type { ArmResult, PublishedArm, RunResult } from './results.ts';
+import type { Published } from '../../sim/workload.ts';
+import type { ArmResult, RunResult } from './results.ts';
 
 const columns = [
   'policy',
@@ -36,10 +37,16 @@ function armRow(arm: ArmResult): string[] {
   ];
 }
 
-function publishedRow(arm: PublishedArm): string[] {
-  const hit = arm.hitShareTokens === undefined ? '' : percent(arm.hitShareTokens);
-  const p99 = arm.ttftMs.p99 === undefined ? '' : whole(arm.ttftMs.p99);
-  return [`  published: ${arm.name}`, '', '', '', whole(arm.ttftMs.p95), p99, '', '', hit, '', ''];
+function publishedRow(other: Published): string[] {
+  const hit = other.hitShareTokens === undefined ? '' : percent(other.hitShareTokens);
+  const p99 = other.ttftMs.p99 === undefined ? '' : whole(other.ttftMs.p99);
+  return [`  published: ${other.name}`, '', '', '', whole(other.ttftMs.p95), p99, '', '', hit, '', ''];
+}
+
+/** The policies that a published row is about: the same name, however it is written, and ours for any prefix-aware one. */
+function isAbout(other: Published, arm: ArmResult): boolean {
+  const name = other.name.toLowerCase().replaceAll(' ', '-');
+  return name.startsWith(arm.name) || (name.startsWith('prefix-aware') && arm.name === 'prefill-cost');
 }
 
 /** Lines up cells: the first column to the left, numbers to the right. */
@@ -54,7 +61,7 @@ export function runReport(run: RunResult, asSpecified: boolean): string {
   const rows = [columns];
   for (const arm of run.arms) {
     rows.push(armRow(arm));
-    for (const other of run.published) if (other.name === arm.name) rows.push(publishedRow(other));
+    for (const other of run.published) if (isAbout(other, arm)) rows.push(publishedRow(other));
   }
   const lines = verdicts(run).map((verdict) => `  ${verdict.holds ? 'holds' : 'FAILS'}  ${verdict.text}`);
   const note = asSpecified

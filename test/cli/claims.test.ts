@@ -1,7 +1,8 @@
 // Claims must hold on numbers like those of the study, and each must break alone when its number is bad: a verdict that cannot fail proves nothing.
 
 import { describe, expect, it } from 'vitest';
-import { published, verdicts } from '../../cli/up/claims.ts';
+import { workload } from '../../sim/workloads.ts';
+import { verdicts } from '../../cli/up/claims.ts';
 import { runHolds, runReport, table } from '../../cli/up/report.ts';
 import type { ArmResult, RunResult } from '../../cli/up/results.ts';
 
@@ -29,7 +30,7 @@ const w1 = (warm: Partial<ArmResult> = {}): RunResult => ({
     arm('round-robin', { ttftMs: ttftMs(745, 841), hitShareTokens: 0.62 }),
     arm('prefill-cost', { ttftMs: ttftMs(272, 674), ...warm }),
   ],
-  published: published.W1 ?? [],
+  published: workload('W1').published,
 });
 
 const w3s = (firstBlock: Partial<ArmResult> = {}, warm: Partial<ArmResult> = {}): RunResult => ({
@@ -41,7 +42,7 @@ const w3s = (firstBlock: Partial<ArmResult> = {}, warm: Partial<ArmResult> = {})
     arm('first-block-hash', { ttftMs: ttftMs(22_400), busiestPodShare: 3.2, ...firstBlock }),
     arm('prefill-cost', { ttftMs: ttftMs(60), ...warm }),
   ],
-  published: published.W3s ?? [],
+  published: workload('W3s').published,
 });
 
 const broken = (run: RunResult) => verdicts(run).filter((verdict) => !verdict.holds);
@@ -89,7 +90,7 @@ describe('the table', () => {
     const lines = runReport(w1(), true).split('\n');
     const at = lines.findIndex((line) => line.startsWith('prefill-cost'));
     expect(lines[at]).toMatch(/100\s+0\s+136\s+272\s+674/);
-    expect(lines[at + 1]).toMatch(/published: prefill-cost\s+272\s+674\s+90 %/);
+    expect(lines[at + 1]).toMatch(/published: prefix-aware\s+272\s+674\s+90 %/);
   });
 
   it('lines up columns', () => {

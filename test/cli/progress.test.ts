@@ -15,7 +15,7 @@ describe('progress', () => {
     const { written, clock, progress } = watch(true);
     progress.begin('W1');
     for (clock.nowMs = 0; clock.nowMs < 1000; clock.nowMs += 100)
-      progress.update('a', { done: 1, total: 9, failed: 0 });
+      progress.update('a', { done: 1, inFlight: 9, failed: 0 });
     progress.say('next');
     expect(written.slice(0, -2).every((text) => text.startsWith('\r\u001b[K') && !text.includes('\n'))).toBe(true);
     expect(written.length).toBeGreaterThan(3);
@@ -28,10 +28,10 @@ describe('progress', () => {
     const { written, clock, progress } = watch(false);
     progress.begin('W1');
     for (clock.nowMs = 0; clock.nowMs <= 60_000; clock.nowMs += 500) {
-      progress.update('a', { done: clock.nowMs, total: 9, failed: 0 });
-      progress.update('b', { done: 1, total: 9, failed: 2 });
+      progress.update('a', { done: clock.nowMs, inFlight: 9, failed: 0 });
+      progress.update('b', { done: 1, inFlight: 9, failed: 2 });
     }
     expect(written).toHaveLength(6);
-    expect(written[1]).toBe('W1 20 s: a 20000/9 | b 1/9 (2 failed)\n');
+    expect(written[1]).toBe('W1 20 s: a 20000 done, 9 in flight | b 1 done, 9 in flight, 2 failed\n');
   });
 });

@@ -1,0 +1,101 @@
+// The course of `up`: for each workload a stage is set up, every arm is driven, and the result is shown; the last stage stays up. Whatever
+// happens on the way, everything that was opened is closed.
+
+import { Closers } from '../closers.ts';
+import { CommandError } from '../errors.ts';
+import { orInterrupted, watchInterrupt } from '../interrupt.ts';
+import { driveArms, workloadOf } from './arms.ts';
+import { verdicts } from './claims.ts';
+import type { RunPlan, UpOptions } from './options.ts';
+import { Progress } from './progress.ts';
+import { runHolds, runReport } from './report.ts';
+import type { RunResult, UpDocument } from './results.ts';
+import { startStage, type Stage } from './stage.ts';
+
+export async function up(options: UpOptions): Promise<void> {
+  const progress = new Progress(process.stderr);
+  const interrupt = watchInterrupt();
+  const closers = new Closers();
+  try {
+    const runs: RunResult[] = [];
+    let stage: Stage | null = null;
+    for (const plan of options.plans) {
+      await closers.closeAll();
+      stage = await startStage(plan, options, closers, progress, interrupt.signal);
+      const run = await compare(stage, plan, options, progress, interrupt.signal);
+      runs.push(run);
+      if (!options.json) process.stdout.write(`\n${runReport(run, plan.asSpecified)}\n`);
+    }
+    if (options.json) process.stdout.write(`${JSON.stringify({ runs } satisfies UpDocument, null, 2)}\n`);
+    if (!options.once && stage !== null) await stayUp(stage, progress, interrupt.signal);
+    else reportFailures(runs, options.plans);
+  } finally {
+    progress.end();
+    const stuck = await closers.closeAll();
+    if (stuck.length > 0) progress.say(`could not be closed in time: ${stuck.join(', ')}`);
+    interrupt.stop();
+  }
+}
+
+async function compare(
+  stage: Stage,
+  plan: RunPlan,
+  options: UpOptions,
+  progress: Progress,
+  interrupted: AbortSignal,
+): Promise<RunResult> {
+  // The drive ends early when somebody interrupts, and also when a part of the stage dies: nobody wants to wait for an Envoy that is gone.
+  const broken = new AbortController();
+  stage.broken.catch((error: unknown) => broken.abort(error));
+  const signal = AbortSignal.any([interrupted, broken.signal]);
+  progress.begin(plan.workload);
+  const arms = await orInterrupted(driveArms(stage, plan, options, progress, signal), signal);
+  progress.end();
+  return {
+    workload: plan.workload,
+    engine: stage.engine,
+    replicas: plan.replicas,
+    arms,
+    published: workloadOf(plan, options, 0).published,
+  };
+}
+
+function reportFailures(runs: RunResult[], plans: RunPlan[]): void {
+  const failed = runs.filter((run, i) => !runHolds(run, plans[i]?.asSpecified ?? false));
+  if (failed.length === 0) return;
+  const texts = failed.flatMap((run) =>
+    verdicts(run)
+      .filter((verdict) => !verdict.holds)
+      .map((verdict) => `\n  ${run.workload}: ${verdict.text}`),
+  );
+  throw new CommandError(`the comparison does not show what it should:${texts.join('')}`);
+}
+
+/** Keeps the gateway open until Ctrl-C, which is then the good end. */
+async function stayUp(stage: Stage, progress: Progress, interrupted: AbortSignal): Promise<void> {
+  const best = stage.arms.at(-1);
+  if (best === undefined) return;
+  const body = JSON.stringify({ model: stage.model, messages: [{ role: 'user', content: 'Hello' }], max_tokens: 20 });
+  process.stderr.write(
+    [
+      '',
+      'Everything stays up until Ctrl-C. To try the gateway:',
+      '',
+      `  curl ${best.baseUrl}/v1/chat/completions -H 'content-type: application/json' -d '${body}'`,
+      '',
+      ...stage.arms.map((arm) => `  gateway, ${arm.name.padEnd(17)} ${arm.baseUrl}`),
+      ...stage.addresses.map(({ name, address }) => `  ${name.padEnd(26)} ${address}`),
+      '',
+      '',
+    ].join('\n'),
+  );
+  const ended = new Promise<never>((_, reject) => {
+    interrupted.addEventListener('abort', () => reject(interrupted.reason as Error), { once: true });
+  });
+  try {
+    await Promise.race([stage.broken, ended]);
+  } catch (error) {
+    if (!interrupted.aborted) throw error;
+  }
+  progress.say('closing');
+}
