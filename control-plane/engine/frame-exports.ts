@@ -53,6 +53,7 @@ export interface FrameExports {
   touchesKeyCount(): number;
   touchesRecords(): number;
   touchesRecordsBytes(): number;
+  touchesClampTime(maxMs: number): number;
   touchesRewind(): void;
   touchesNext(): number;
   touchPodId(): number;

@@ -207,6 +207,11 @@ export class Frames {
     return FRAME_ERRORS[this.#wasm.frameCheck(this.#input, part.length)] ?? 'value';
   }
 
+  /** Sets back touches of the current frame that claim to be later than that. */
+  clampTouchTimes(maxMs: number): number {
+    return u32(this.#wasm.touchesClampTime(maxMs));
+  }
+
   /** The bytes of the current frame: where the next one of a body begins. */
   bytes(): number {
     return u32(this.#wasm.frameBytes());

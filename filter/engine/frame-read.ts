@@ -193,6 +193,21 @@ export function touchesRecordsBytes(): u32 {
   const at = payloads[SECTION_TOUCHES];
   return at == 0 ? 0 : load<u32>(at - 4) - TOUCHES_HEADER_BYTES;
 }
+/**
+ * Sets back touches of the current frame that claim to be later than maxMs, and answers how many there were. A clock that
+ * runs ahead, or a lie, would otherwise keep its touches newest for ever. The frame's check is not kept right.
+ */
+export function touchesClampTime(maxMs: f64): u32 {
+  let clamped: u32 = 0;
+  touchesRewind();
+  while (touchesNext()) {
+    if (load<f64>(walk[1], 8) <= maxMs) continue;
+    store<f64>(walk[1], maxMs, 8);
+    clamped++;
+  }
+  touchesRewind();
+  return clamped;
+}
 export function touchesRewind(): void {
   walk[0] = 0;
   walk[1] = 0;

@@ -1,0 +1,262 @@
+// The control plane's configuration, checked once and strictly: an unknown key or a bad value stops the start with the key,
+// the value and what was expected. Where the values come from (command line, file, test) does not matter here.
+import { parseAddress } from './address.ts';
+import type { Address } from './address.ts';
+import { POLICIES, POOL_MODES, TOOLS_POSITIONS } from './engine/frames.ts';
+import type { PolicyName, PoolMode, ToolsPosition } from './engine/frames.ts';
+import { ControlPlaneError, invalid } from './errors.ts';
+import { LIMITS } from './limits.ts';
+
+export interface EndpointConfig {
+  address: Address;
+  weight: number;
+  drain: boolean;
+  /** 0 = as the engine reports it. */
+  capacityTokens: number;
+}
+
+export interface PoolConfig {
+  name: string;
+  endpoints: EndpointConfig[] | null;
+  endpointsFile: string | null;
+  mode: PoolMode;
+  policy: PolicyName;
+  toolsPosition: ToolsPosition;
+  blockBytes: number;
+  windowBytes: number;
+  bytesPerToken: number;
+  capacityTokens: number;
+  weights: { prefix: number; queue: number; kv: number };
+  syncIntervalMs: number;
+  scrapeIntervalMs: number;
+}
+
+export interface ControlPlaneConfig {
+  host: string;
+  port: number;
+  token: string | null;
+  secretFile: string | null;
+  scrapeTimeoutMs: number;
+  pools: PoolConfig[];
+}
+
+/** What startControlPlane() is given: the same keys, nearly all of them optional. */
+export interface ControlPlaneOptions {
+  host?: string;
+  port?: number;
+  token?: string;
+  secretFile?: string;
+  scrapeIntervalMs?: number;
+  scrapeTimeoutMs?: number;
+  syncIntervalMs?: number;
+  pools: PoolOptions[];
+}
+
+export interface EndpointOptions {
+  endpoint: string;
+  weight?: number;
+  drain?: boolean;
+  capacityTokens?: number;
+}
+
+export interface PoolOptions {
+  name: string;
+  endpoints?: (string | EndpointOptions)[];
+  endpointsFile?: string;
+  mode?: PoolMode;
+  policy?: PolicyName;
+  toolsPosition?: ToolsPosition;
+  blockBytes?: number;
+  windowBytes?: number;
+  bytesPerToken?: number;
+  capacityTokens?: number;
+  weights?: { prefix: number; queue: number; kv: number };
+  syncIntervalMs?: number;
+  scrapeIntervalMs?: number;
+}
+
+type Values = Record<string, unknown>;
+type Reader<T> = (value: unknown, key: string) => T;
+
+function object(value: unknown, key: string, known: readonly string[]): Values {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw invalid(key, value, 'an object');
+  for (const name of Object.keys(value)) {
+    if (known.includes(name)) continue;
+    const path = key === '' ? name : `${key}.${name}`;
+    const message = `${path}: unknown key; known are ${known.join(', ')}`;
+    throw new ControlPlaneError('WARMPATH_CONFIG_KEY_UNKNOWN', message);
+  }
+  return value as Values;
+}
+
+const integer =
+  (min: number, max: number): Reader<number> =>
+  (value, key) => {
+    if (Number.isInteger(value) && (value as number) >= min && (value as number) <= max) return value as number;
+    throw invalid(key, value, `an integer from ${min} to ${max}`);
+  };
+
+const real =
+  (min: number, max: number): Reader<number> =>
+  (value, key) => {
+    if (typeof value === 'number' && value >= min && value <= max) return value;
+    throw invalid(key, value, `a number from ${min} to ${max}`);
+  };
+
+const oneOf =
+  <T extends string>(names: readonly T[]): Reader<T> =>
+  (value, key) => {
+    if (names.includes(value as T)) return value as T;
+    throw invalid(key, value, `one of ${names.join(', ')}`);
+  };
+
+const boolean: Reader<boolean> = (value, key) => {
+  if (typeof value === 'boolean') return value;
+  throw invalid(key, value, 'true or false');
+};
+
+const string: Reader<string> = (value, key) => {
+  if (typeof value === 'string' && value !== '') return value;
+  throw invalid(key, value, 'a text that is not empty');
+};
+
+const token: Reader<string> = (value, key) => {
+  if (typeof value === 'string' && /^[\x21-\x7e]{16,512}$/.test(value)) return value;
+  // The value is a secret: it is not shown.
+  throw invalid(key, '...', '16 to 512 visible ASCII characters');
+};
+
+const poolName: Reader<string> = (value, key) => {
+  if (typeof value === 'string' && /^[A-Za-z0-9]([-A-Za-z0-9_./]{0,126}[A-Za-z0-9])?$/.test(value)) return value;
+  throw invalid(key, value, 'a name of up to 128 letters, digits and -_./ between them');
+};
+
+function optional<T, D>(values: Values, name: string, key: string, read: Reader<T>, absent: D): T | D {
+  const value = values[name];
+  return value === undefined || value === null ? absent : read(value, key === '' ? name : `${key}.${name}`);
+}
+
+const interval = integer(1, 60_000);
+const scrapeInterval = integer(10, 600_000);
+const capacity = integer(0, 0xffff_ffff);
+
+function readEndpoint(value: unknown, key: string): EndpointConfig {
+  if (typeof value === 'string') {
+    return { address: parseAddress(value, key), weight: 1, drain: false, capacityTokens: 0 };
+  }
+  const values = object(value, key, ['endpoint', 'weight', 'drain', 'capacityTokens']);
+  return {
+    address: parseAddress(values['endpoint'], `${key}.endpoint`),
+    weight: optional(values, 'weight', key, real(0, 1000), 1),
+    drain: optional(values, 'drain', key, boolean, false),
+    capacityTokens: optional(values, 'capacityTokens', key, capacity, 0),
+  };
+}
+
+/** A list of endpoints, each once. */
+export function readEndpoints(value: unknown, key: string): EndpointConfig[] {
+  if (!Array.isArray(value)) throw invalid(key, value, 'a list of endpoints');
+  if (value.length > LIMITS.pods) throw invalid(key, value.length, `at most ${LIMITS.pods} endpoints`);
+  const seen = new Set<string>();
+  return value.map((entry, index) => {
+    const endpoint = readEndpoint(entry, `${key}[${index}]`);
+    if (seen.has(endpoint.address.text)) throw invalid(`${key}[${index}]`, entry, 'an endpoint that is not yet listed');
+    seen.add(endpoint.address.text);
+    return endpoint;
+  });
+}
+
+const POOL_KEYS = [
+  'name',
+  'endpoints',
+  'endpointsFile',
+  'mode',
+  'policy',
+  'toolsPosition',
+  'blockBytes',
+  'windowBytes',
+  'bytesPerToken',
+  'capacityTokens',
+  'weights',
+  'syncIntervalMs',
+  'scrapeIntervalMs',
+] as const;
+
+function readWeights(value: unknown, key: string): PoolConfig['weights'] {
+  const values = object(value, key, ['prefix', 'queue', 'kv']);
+  const weight = real(0, 1000);
+  return {
+    prefix: weight(values['prefix'], `${key}.prefix`),
+    queue: weight(values['queue'], `${key}.queue`),
+    kv: weight(values['kv'], `${key}.kv`),
+  };
+}
+
+function readPool(value: unknown, key: string, syncIntervalMs: number, scrapeIntervalMs: number): PoolConfig {
+  const values = object(value, key, POOL_KEYS);
+  const get = <T, D>(name: (typeof POOL_KEYS)[number], read: Reader<T>, absent: D): T | D =>
+    optional(values, name, key, read, absent);
+  const endpoints = get('endpoints', readEndpoints, null);
+  const endpointsFile = get('endpointsFile', string, null);
+  if ((endpoints === null) === (endpointsFile === null)) {
+    throw invalid(key, values['name'], 'a pool with either endpoints or endpointsFile');
+  }
+  return {
+    name: poolName(values['name'], `${key}.name`),
+    endpoints,
+    endpointsFile,
+    mode: get('mode', oneOf(POOL_MODES), 'active'),
+    policy: get('policy', oneOf(POLICIES), 'prefill-cost'),
+    toolsPosition: get('toolsPosition', oneOf(TOOLS_POSITIONS), 'auto'),
+    blockBytes: get('blockBytes', integer(16, 65_536), 256),
+    windowBytes: get('windowBytes', integer(0, 0xffff_ffff), 0),
+    bytesPerToken: get('bytesPerToken', real(0, 64), 0),
+    capacityTokens: get('capacityTokens', capacity, 0),
+    weights: get('weights', readWeights, { prefix: 3, queue: 3, kv: 2 }),
+    syncIntervalMs: get('syncIntervalMs', interval, syncIntervalMs),
+    scrapeIntervalMs: get('scrapeIntervalMs', scrapeInterval, scrapeIntervalMs),
+  };
+}
+
+const KEYS = [
+  'host',
+  'port',
+  'token',
+  'secretFile',
+  'scrapeIntervalMs',
+  'scrapeTimeoutMs',
+  'syncIntervalMs',
+  'pools',
+] as const;
+
+export function readConfig(input: unknown): ControlPlaneConfig {
+  const values = object(input, '', KEYS);
+  const syncIntervalMs = optional(values, 'syncIntervalMs', '', interval, 50);
+  const scrapeIntervalMs = optional(values, 'scrapeIntervalMs', '', scrapeInterval, 1_000);
+  const list = values['pools'];
+  if (!Array.isArray(list) || list.length === 0 || list.length > LIMITS.pools) {
+    throw invalid('pools', list, `a list of 1 to ${LIMITS.pools} pools`);
+  }
+  const pools = list.map((pool, index) => readPool(pool, `pools[${index}]`, syncIntervalMs, scrapeIntervalMs));
+  pools.forEach((pool, index) => {
+    if (pools.findIndex((other) => other.name === pool.name) !== index) {
+      throw invalid(`pools[${index}].name`, pool.name, 'a name that no other pool has');
+    }
+  });
+  return {
+    host: optional(values, 'host', '', string, '127.0.0.1'),
+    port: optional(values, 'port', '', integer(0, 65_535), 0),
+    token: optional(values, 'token', '', token, null),
+    secretFile: optional(values, 'secretFile', '', string, null),
+    scrapeTimeoutMs: optional(values, 'scrapeTimeoutMs', '', integer(10, 60_000), 2_000),
+    pools,
+  };
+}
+
+/** NAME=ENDPOINT,ENDPOINT as the command line has it. */
+export function parsePoolFlag(flag: string): { name: string; endpoints: string[] } {
+  const cut = flag.indexOf('=');
+  const endpoints = flag.slice(cut + 1).split(',');
+  if (cut < 1 || endpoints.includes('')) throw invalid('--pool', flag, 'NAME=ENDPOINT,ENDPOINT...');
+  return { name: flag.slice(0, cut), endpoints };
+}

@@ -1,0 +1,203 @@
+// The gateways of one pool: what each of them has in flight, how far its touches have been taken in, and what its counters
+// stood at. The load of all gateways is kept as running sums, so that "everybody but you" costs one subtraction a pod
+// however many gateways there are.
+import type { LoadRecord, OutcomeRecord, StatRecord } from './engine/frames.ts';
+import { LIMITS } from './limits.ts';
+
+export interface Gateway {
+  name: string;
+  incarnation: bigint;
+  workers: number;
+  /** Number of the touch that is expected next. */
+  touchesNext: bigint;
+  seenMs: number;
+  reports: number;
+  /** Last sequence that the gateway said it had applied. */
+  sequence: bigint;
+  load: Map<number, Counted>;
+  outcomes: Map<number, OutcomeRecord>;
+  stats: Map<number, number>;
+}
+
+interface Counted {
+  inFlight: number;
+  prefillTokens: number;
+  usedTokens: number;
+  /** Weight of this entry in the mean age and in the mean slowness. */
+  weight: number;
+  /** When the numbers were true, in ms since this object was made. */
+  atMs: number;
+  slowness: number;
+}
+
+interface Sums {
+  inFlight: number;
+  prefillTokens: number;
+  usedTokens: number;
+  weight: number;
+  weightedAtMs: number;
+  slownessWeight: number;
+  weightedSlowness: number;
+}
+
+const CAP = 0xffff_ffff;
+
+function add(sums: Sums, counted: Counted, sign: 1 | -1): void {
+  sums.inFlight += sign * counted.inFlight;
+  sums.prefillTokens += sign * counted.prefillTokens;
+  sums.usedTokens += sign * counted.usedTokens;
+  sums.weight += sign * counted.weight;
+  sums.weightedAtMs += sign * counted.weight * counted.atMs;
+  if (counted.slowness === 0) return;
+  sums.slownessWeight += sign * counted.weight;
+  sums.weightedSlowness += sign * counted.weight * counted.slowness;
+}
+
+export class Gateways {
+  readonly #baseMs: number;
+  readonly #gateways = new Map<string, Gateway>();
+  readonly #sums = new Map<number, Sums>();
+
+  constructor(nowMs: number) {
+    this.#baseMs = nowMs;
+  }
+
+  list(): Gateway[] {
+    return [...this.#gateways.values()];
+  }
+
+  isLive(gateway: Gateway, nowMs: number): boolean {
+    return nowMs - gateway.seenMs <= LIMITS.gatewayStaleMs;
+  }
+
+  /** The gateway of that name, made anew when it is unknown or began another life; null when there are too many. */
+  meet(name: string, incarnation: bigint, nowMs: number): { gateway: Gateway; isNew: boolean } | null {
+    const known = this.#gateways.get(name);
+    if (known !== undefined && known.incarnation === incarnation) return { gateway: known, isNew: false };
+    if (known !== undefined) this.#drop(known);
+    else if (this.#gateways.size >= LIMITS.gateways) return null;
+    const gateway: Gateway = {
+      name,
+      incarnation,
+      workers: 0,
+      touchesNext: 0n,
+      seenMs: nowMs,
+      reports: 0,
+      sequence: 0n,
+      load: new Map(),
+      outcomes: new Map(),
+      stats: new Map(),
+    };
+    this.#gateways.set(name, gateway);
+    return { gateway, isNew: true };
+  }
+
+  #drop(gateway: Gateway): void {
+    this.setLoad(gateway, [], 0);
+    this.#gateways.delete(gateway.name);
+  }
+
+  /** Drops the load of gateways that went silent, and forgets those silent for long. */
+  sweep(nowMs: number): string[] {
+    const silent: string[] = [];
+    for (const gateway of this.#gateways.values()) {
+      if (this.isLive(gateway, nowMs)) continue;
+      if (gateway.load.size > 0) {
+        this.setLoad(gateway, [], nowMs);
+        silent.push(gateway.name);
+      }
+      if (nowMs - gateway.seenMs > LIMITS.gatewayForgottenMs) this.#gateways.delete(gateway.name);
+    }
+    return silent;
+  }
+
+  /** Replaces what a gateway has in flight. Pods with nothing to tell of are left out. */
+  setLoad(gateway: Gateway, records: LoadRecord[], nowMs: number): void {
+    for (const [podId, counted] of gateway.load) {
+      const sums = this.#sums.get(podId);
+      if (sums === undefined) continue;
+      add(sums, counted, -1);
+      // Sums of fractions drift: a pod without load starts again from nothing.
+      if (sums.weight <= 0) this.#sums.delete(podId);
+    }
+    gateway.load = new Map();
+    for (const r of records) {
+      if (r.inFlight === 0 && r.prefillTokens === 0 && r.usedTokens === 0 && r.slowness === 0) continue;
+      if (gateway.load.has(r.podId) || gateway.load.size >= LIMITS.pods) continue;
+      const { inFlight, prefillTokens, usedTokens, slowness } = r;
+      const atMs = Math.round(nowMs - this.#baseMs - Math.min(r.ageMs, LIMITS.gatewayStaleMs));
+      const counted: Counted = { inFlight, prefillTokens, usedTokens, weight: Math.max(1, inFlight), atMs, slowness };
+      gateway.load.set(r.podId, counted);
+      let sums = this.#sums.get(r.podId);
+      if (sums === undefined) {
+        sums = {
+          inFlight: 0,
+          prefillTokens: 0,
+          usedTokens: 0,
+          weight: 0,
+          weightedAtMs: 0,
+          slownessWeight: 0,
+          weightedSlowness: 0,
+        };
+        this.#sums.set(r.podId, sums);
+      }
+      add(sums, counted, 1);
+    }
+  }
+
+  /** The load of all gateways but one, by pod; pods without any are left out. */
+  loadOfOthers(except: Gateway | null, podIds: number[], nowMs: number): LoadRecord[] {
+    const records: LoadRecord[] = [];
+    for (const podId of podIds) {
+      const sums = this.#sums.get(podId);
+      if (sums === undefined) continue;
+      const rest = { ...sums };
+      const own = except?.load.get(podId);
+      if (own !== undefined) add(rest, own, -1);
+      if (rest.weight <= 0) continue;
+      const ageMs = nowMs - this.#baseMs - rest.weightedAtMs / rest.weight;
+      const slowness = rest.slownessWeight > 0 ? Math.max(0, rest.weightedSlowness / rest.slownessWeight) : 0;
+      records.push({
+        podId,
+        inFlight: Math.min(rest.inFlight, CAP),
+        prefillTokens: Math.min(rest.prefillTokens, CAP),
+        usedTokens: Math.min(rest.usedTokens, CAP),
+        ageMs: Math.min(Math.max(0, Math.round(ageMs)), CAP),
+        slowness,
+      });
+    }
+    return records;
+  }
+
+  /**
+   * How far a gateway's outcome counters rose since its last report. A counter that fell, because a worker was
+   * replaced, has not risen. `isBaseline` says that the first report only sets the level.
+   */
+  outcomesSince(gateway: Gateway, records: OutcomeRecord[], isBaseline: boolean): OutcomeRecord[] {
+    const rises: OutcomeRecord[] = [];
+    for (const record of records) {
+      const before = gateway.outcomes.get(record.podId);
+      if (before === undefined && gateway.outcomes.size >= LIMITS.pods * 4) continue;
+      gateway.outcomes.set(record.podId, record);
+      if (before === undefined && isBaseline) continue;
+      const rise = { ...record };
+      for (const key of Object.keys(rise) as (keyof OutcomeRecord)[]) {
+        if (key !== 'podId') rise[key] = Math.max(0, record[key] - (before?.[key] ?? 0));
+      }
+      rises.push(rise);
+    }
+    return rises;
+  }
+
+  statsSince(gateway: Gateway, records: StatRecord[], isBaseline: boolean): StatRecord[] {
+    const rises: StatRecord[] = [];
+    for (const { id, total } of records) {
+      const before = gateway.stats.get(id);
+      if (before === undefined && gateway.stats.size >= 256) continue;
+      gateway.stats.set(id, total);
+      if (before === undefined && isBaseline) continue;
+      rises.push({ id, total: Math.max(0, total - (before ?? 0)) });
+    }
+    return rises;
+  }
+}

@@ -1,0 +1,34 @@
+// Every bound of the control plane in one place.
+export const LIMITS = {
+  pools: 8,
+  /** Endpoints of one pool. */
+  pods: 1024,
+  /** Endpoints that were removed and are remembered, so that a new life gets a new id. */
+  endpointsRemembered: 65_536,
+  /** Gateways remembered for one pool; more are refused. */
+  gateways: 1024,
+  /** A gateway that is silent for so long counts no more: its load is dropped. */
+  gatewayStaleMs: 5_000,
+  /** A gateway that is silent for so long is forgotten with its counters. */
+  gatewayForgottenMs: 600_000,
+  /** Body of one POST /v1/sync. */
+  syncBodyBytes: 4 << 20,
+  /** Touches of one answer that are not a snapshot; the rest comes with the next. */
+  syncTouchBytes: 2 << 20,
+  /** Touch records of one snapshot, newest first of each pod. */
+  snapshotBytes: 16 << 20,
+  /** Touches kept for gateways that lag behind; one that lags further gets a snapshot. */
+  touchLogBytes: 16 << 20,
+  /** A touch that claims to be further in the future is set back to now. */
+  clockSkewMs: 1_000,
+  /** Metrics text of one engine. */
+  scrapeBytes: 8 << 20,
+  scrapeConcurrency: 64,
+  /** After so many intervals without a good scrape the metrics of a pod are called stale. */
+  scrapeStaleIntervals: 3,
+  endpointsFileBytes: 1 << 20,
+  /** Blocks that all pods of one pool's table hold together. */
+  tableNodes: 500_000,
+  /** Pods that a table has room for, unless the pool begins with more than half as many. */
+  tablePodsMin: 128,
+} as const;

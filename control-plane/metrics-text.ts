@@ -1,0 +1,133 @@
+// Reads vLLM's /metrics text: the few families that routing needs, in one pass over the lines and without an object per
+// sample. Each family has its names by version, newest first; several series of one name (one per engine of a
+// data-parallel server) are added up, or averaged where a sum means nothing.
+
+export const FAMILIES = {
+  running: { names: ['vllm:num_requests_running'], combine: 'sum' },
+  waiting: { names: ['vllm:num_requests_waiting'], combine: 'sum' },
+  kvUsage: { names: ['vllm:kv_cache_usage_perc', 'vllm:gpu_cache_usage_perc'], combine: 'mean' },
+  prefixQueries: {
+    names: ['vllm:prefix_cache_queries_total', 'vllm:prefix_cache_queries', 'vllm:gpu_prefix_cache_queries_total'],
+    combine: 'sum',
+  },
+  prefixHits: {
+    names: ['vllm:prefix_cache_hits_total', 'vllm:prefix_cache_hits', 'vllm:gpu_prefix_cache_hits_total'],
+    combine: 'sum',
+  },
+  ttftSecondsSum: { names: ['vllm:time_to_first_token_seconds_sum'], combine: 'sum' },
+  ttftCount: { names: ['vllm:time_to_first_token_seconds_count'], combine: 'sum' },
+  cacheConfig: { names: ['vllm:cache_config_info'], combine: 'capacity' },
+  startedSeconds: { names: ['process_start_time_seconds'], combine: 'max' },
+} as const satisfies Record<string, { names: readonly string[]; combine: 'sum' | 'mean' | 'max' | 'capacity' }>;
+
+export type Family = keyof typeof FAMILIES;
+export const FAMILY_NAMES = Object.keys(FAMILIES) as Family[];
+
+/** A number, or null where the family is missing or not a number. cacheConfig holds the capacity in tokens. */
+export type EngineMetrics = Record<Family, number | null> & { missing: Family[] };
+
+interface Named {
+  family: Family;
+  rank: number;
+}
+
+const NAMED = new Map<string, Named>();
+for (const family of FAMILY_NAMES) {
+  FAMILIES[family].names.forEach((name, rank) => NAMED.set(name, { family, rank }));
+}
+
+interface Collected {
+  rank: number;
+  sum: number;
+  max: number;
+  count: number;
+}
+
+const BRACE = 123;
+const SPACE = 32;
+const HASH = 35;
+
+/** End of a label set that opens at `at`: just past its closing brace, with braces inside of quotes left alone. */
+function labelsEnd(text: string, at: number, end: number): number {
+  let isQuoted = false;
+  for (let i = at + 1; i < end; i++) {
+    const char = text.charCodeAt(i);
+    if (char === 92 && isQuoted) i++;
+    else if (char === 34) isQuoted = !isQuoted;
+    else if (char === 125 && !isQuoted) return i + 1;
+  }
+  return -1;
+}
+
+/** Value of one label, null when it is absent. Only plain values are wanted, so escapes are not decoded. */
+function label(labels: string, name: string): string | null {
+  return new RegExp(`[{,]\\s*${name}\\s*=\\s*"((?:[^"\\\\]|\\\\.)*)"`).exec(labels)?.[1] ?? null;
+}
+
+function capacityTokens(labels: string): number {
+  const blocks = Number(label(labels, 'num_gpu_blocks') ?? 'NaN');
+  const blockTokens = Number(label(labels, 'block_size') ?? 'NaN');
+  const tokens = blocks * blockTokens;
+  return Number.isSafeInteger(tokens) && tokens > 0 && tokens <= 0xffff_ffff ? tokens : Number.NaN;
+}
+
+function sampleValue(text: string): number {
+  // A timestamp may follow the value.
+  const value = text.trim().split(/\s/, 1)[0] ?? '';
+  if (value === '+Inf' || value === '-Inf' || value === '') return Number.NaN;
+  return Number(value);
+}
+
+function collect(found: Map<Family, Collected>, named: Named, value: number): void {
+  const old = found.get(named.family);
+  // A newer name of the same family replaces what an older one gave.
+  if (old === undefined || named.rank < old.rank) {
+    found.set(named.family, { rank: named.rank, sum: value, max: value, count: 1 });
+  } else if (named.rank === old.rank) {
+    old.sum += value;
+    old.max = Math.max(old.max, value);
+    old.count++;
+  }
+}
+
+function result(family: Family, found: Collected | undefined): number | null {
+  if (found === undefined) return null;
+  const { combine } = FAMILIES[family];
+  const value = combine === 'mean' ? found.sum / found.count : combine === 'max' ? found.max : found.sum;
+  return Number.isFinite(value) && value >= 0 ? value : null;
+}
+
+export function readMetrics(text: string): EngineMetrics {
+  const found = new Map<Family, Collected>();
+  for (let at = 0; at < text.length;) {
+    const newline = text.indexOf('\n', at);
+    const end = newline < 0 ? text.length : newline;
+    const first = text.charCodeAt(at);
+    if (first !== HASH && end > at) {
+      let nameEnd = at;
+      for (; nameEnd < end; nameEnd++) {
+        const char = text.charCodeAt(nameEnd);
+        if (char === BRACE || char === SPACE) break;
+      }
+      const named = NAMED.get(text.slice(at, nameEnd));
+      if (named !== undefined) {
+        const hasLabels = text.charCodeAt(nameEnd) === BRACE;
+        const valueAt = hasLabels ? labelsEnd(text, nameEnd, end) : nameEnd;
+        if (valueAt > 0) {
+          const isCapacity = named.family === 'cacheConfig';
+          const value = isCapacity
+            ? capacityTokens(text.slice(nameEnd, valueAt))
+            : sampleValue(text.slice(valueAt, end));
+          collect(found, named, value);
+        }
+      }
+    }
+    at = end + 1;
+  }
+  const metrics = { missing: [] as Family[] } as EngineMetrics;
+  for (const family of FAMILY_NAMES) {
+    metrics[family] = result(family, found.get(family));
+    if (metrics[family] === null) metrics.missing.push(family);
+  }
+  return metrics;
+}

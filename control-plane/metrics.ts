@@ -1,0 +1,71 @@
+// What the control plane tells Prometheus about itself, in a registry of its own. Labels come from configuration or from
+// fixed lists only; nothing that a client or a gateway chooses becomes a label.
+import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+
+const PREFIX = 'warmpath_';
+
+export class Metrics {
+  readonly registry = new Registry();
+
+  readonly scrapes = this.#counter('scrapes_total', 'Scrapes of engines by outcome', ['pool', 'outcome']);
+  readonly scrapeSeconds = new Histogram({
+    name: `${PREFIX}scrape_duration_seconds`,
+    help: 'Duration of a scrape, waiting for its turn included',
+    labelNames: ['pool'] as const,
+    buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5],
+    registers: [this.registry],
+  });
+  readonly missingFamilies = this.#counter(
+    'scrape_missing_family_total',
+    'Scrapes in which a metric family was absent or not a number',
+    ['pool', 'family'],
+  );
+  readonly syncs = this.#counter('sync_requests_total', 'Reports taken in, by what they were answered with', [
+    'pool',
+    'answer',
+  ]);
+  readonly syncRefused = this.#counter('sync_refused_total', 'Sync requests refused, by error code', ['code']);
+  readonly syncSeconds = new Histogram({
+    name: `${PREFIX}sync_duration_seconds`,
+    help: 'Time to take in a report and to make its answer',
+    buckets: [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25],
+    registers: [this.registry],
+  });
+  readonly syncBytes = this.#counter('sync_bytes_total', 'Bytes of reports and answers', ['direction']);
+  readonly touches = this.#counter('touches_total', 'Touch records taken in from gateways', ['pool']);
+  readonly touchesSkipped = this.#counter('touches_skipped_total', 'Touch records of pods that are not known', [
+    'pool',
+  ]);
+  readonly endpointsRefused = this.#counter('endpoints_file_refused_total', 'Versions of an endpoints file refused', [
+    'pool',
+  ]);
+  readonly restarts = this.#counter('pod_restarts_total', 'Engines that were seen to have started anew', ['pool']);
+
+  readonly pods = this.#gauge('pods', 'Endpoints of a pool', ['pool']);
+  readonly podsStale = this.#gauge('pods_stale', 'Endpoints whose metrics are stale', ['pool']);
+  readonly gateways = this.#gauge('gateways', 'Gateways that reported lately', ['pool']);
+  readonly settingsVersion = this.#gauge('settings_version', 'Version of the settings in force', ['pool']);
+  readonly touchSequence = this.#gauge('touch_sequence', 'Sequence of the newest touches', ['pool']);
+  readonly touchLogBytes = this.#gauge('touch_log_bytes', 'Bytes of touches kept for gateways that lag', ['pool']);
+  readonly tableBlocks = this.#gauge('table_blocks', 'Blocks that a pod is held to have', ['pool', 'endpoint']);
+  readonly tableBytes = this.#gauge('table_bytes', 'Prompt bytes that a pod is held to have', ['pool', 'endpoint']);
+  readonly startTime = this.#gauge('start_time_seconds', 'When this control plane started', []);
+
+  readonly requests = this.#counter('requests_total', 'Requests that gateways saw end, by how', ['pool', 'outcome']);
+  readonly tokens = this.#counter('tokens_total', 'Tokens of the requests with usage in their answer', [
+    'pool',
+    'kind',
+  ]);
+  readonly promptBytes = this.#counter('prompt_bytes_total', 'Prompt bytes of the requests with usage', ['pool']);
+  readonly ttftSeconds = this.#counter('ttft_seconds_sum', 'Sum of times to first token at the gateways', ['pool']);
+  readonly ttftCount = this.#counter('ttft_seconds_count', 'Number of times to first token at the gateways', ['pool']);
+  readonly filterStats = this.#counter('filter_total', 'Counters of the filters', ['pool', 'stat']);
+
+  #counter<L extends string>(name: string, help: string, labelNames: L[]): Counter<L> {
+    return new Counter({ name: PREFIX + name, help, labelNames, registers: [this.registry] });
+  }
+
+  #gauge<L extends string>(name: string, help: string, labelNames: L[]): Gauge<L> {
+    return new Gauge({ name: PREFIX + name, help, labelNames, registers: [this.registry] });
+  }
+}

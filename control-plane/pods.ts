@@ -1,0 +1,160 @@
+// The endpoints of one pool and their identities. A pod id stands for one life of one engine: an endpoint that comes back
+// after it was gone, or whose engine started anew, gets another id, so that nobody credits it with a cache it has lost.
+//
+// Ids are derived from address, start time and life, not counted up: a control plane that starts again while the engines
+// go on arrives at the same ids, and the gateways' tables stay good.
+import { createHash } from 'node:crypto';
+import type { EndpointConfig } from './config.ts';
+import type { EndpointRecord } from './engine/frames.ts';
+import { LIMITS } from './limits.ts';
+
+export interface Pod extends EndpointConfig {
+  id: number;
+  /** Start time of the engine's process, 0 while unknown. */
+  startedSeconds: number;
+  /** Capacity as the engine reports it, 0 while unknown. */
+  reportedCapacityTokens: number;
+}
+
+export interface PodChange {
+  removed: number[];
+  added: number[];
+}
+
+/** Start times this close together are one start: the gauge is a float of seconds. */
+const SAME_START_SECONDS = 0.5;
+
+export class Pods {
+  readonly #capacityTokens: number;
+  readonly #lives = new Map<string, number>();
+  #pods = new Map<string, Pod>();
+  /** Counts every change that gateways must hear of. */
+  version = 1;
+  /** Once an id has been handed out, what gateways bring along is no longer taken over. */
+  #handedOut = false;
+
+  constructor(capacityTokens: number) {
+    this.#capacityTokens = capacityTokens;
+  }
+
+  list(): Pod[] {
+    return [...this.#pods.values()];
+  }
+
+  byEndpoint(text: string): Pod | undefined {
+    return this.#pods.get(text);
+  }
+
+  #newId(text: string, startedSeconds: number): number {
+    const used = new Set(this.list().map((pod) => pod.id));
+    for (let salt = 0; ; salt++) {
+      const life = this.#lives.get(text) ?? 0;
+      const digest = createHash('sha256').update(`${text} ${startedSeconds} ${life} ${salt}`).digest();
+      const id = digest.readUInt32LE(0);
+      if (id !== 0 && !used.has(id)) return id;
+    }
+  }
+
+  // An endpoint is gone: should it come back, that is another life. The oldest memories make room.
+  #end(text: string): void {
+    const life = (this.#lives.get(text) ?? 0) + 1;
+    this.#lives.delete(text);
+    this.#lives.set(text, life);
+    const [oldest] = this.#lives.keys();
+    if (this.#lives.size > LIMITS.endpointsRemembered && oldest !== undefined) this.#lives.delete(oldest);
+  }
+
+  /** Sets the whole list of endpoints. */
+  set(endpoints: EndpointConfig[]): PodChange {
+    const change: PodChange = { removed: [], added: [] };
+    const next = new Map<string, Pod>();
+    let isChanged = false;
+    for (const endpoint of endpoints) {
+      const { text } = endpoint.address;
+      const old = this.#pods.get(text);
+      if (old === undefined) {
+        const id = this.#newId(text, 0);
+        next.set(text, { ...endpoint, id, startedSeconds: 0, reportedCapacityTokens: 0 });
+        change.added.push(id);
+        continue;
+      }
+      const same = ['weight', 'drain', 'capacityTokens'] as const;
+      isChanged ||= same.some((key) => old[key] !== endpoint[key]);
+      next.set(text, { ...old, ...endpoint });
+    }
+    for (const [text, pod] of this.#pods) {
+      if (next.has(text)) continue;
+      this.#end(text);
+      change.removed.push(pod.id);
+    }
+    this.#pods = next;
+    if (isChanged || change.added.length + change.removed.length > 0) this.version++;
+    return change;
+  }
+
+  /** What a scrape told of an engine. The first start time seen names the pod; another one is another life. */
+  learn(text: string, startedSeconds: number | null, capacityTokens: number | null): PodChange {
+    const pod = this.#pods.get(text);
+    const change: PodChange = { removed: [], added: [] };
+    if (pod === undefined) return change;
+    if (capacityTokens !== null && capacityTokens !== pod.reportedCapacityTokens) {
+      pod.reportedCapacityTokens = capacityTokens;
+      this.version++;
+    }
+    if (startedSeconds === null || Math.abs(startedSeconds - pod.startedSeconds) < SAME_START_SECONDS) return change;
+    const isFirst = pod.startedSeconds === 0;
+    pod.startedSeconds = startedSeconds;
+    this.version++;
+    // An id that gateways know already stays when it only becomes known since when the engine runs.
+    if (isFirst && this.#handedOut) return change;
+    const id = this.#newId(text, startedSeconds);
+    if (id !== pod.id) {
+      change.removed.push(pod.id);
+      change.added.push(id);
+      pod.id = id;
+    }
+    return change;
+  }
+
+  /**
+   * Takes over the ids that a gateway knows from an earlier control plane, for engines that are not known to have started
+   * since. Only before this control plane has handed out ids of its own.
+   */
+  adopt(known: EndpointRecord[]): PodChange {
+    const change: PodChange = { removed: [], added: [] };
+    if (this.#handedOut) return change;
+    for (const record of known) {
+      const pod = this.list().find(
+        ({ address }) => address.port === record.port && Buffer.compare(address.bytes, record.address) === 0,
+      );
+      const isTaken = this.list().some((other) => other.id === record.podId);
+      if (pod === undefined || isTaken) continue;
+      const bothKnown = pod.startedSeconds !== 0 && record.startedSeconds !== 0;
+      if (bothKnown && Math.abs(pod.startedSeconds - record.startedSeconds) >= SAME_START_SECONDS) continue;
+      change.removed.push(pod.id);
+      change.added.push(record.podId);
+      pod.id = record.podId;
+      this.version++;
+    }
+    return change;
+  }
+
+  capacityTokensOf(pod: Pod): number {
+    return pod.capacityTokens || this.#capacityTokens || pod.reportedCapacityTokens;
+  }
+
+  /** The list as the wire carries it; from now on the ids are out. */
+  records(): EndpointRecord[] {
+    this.#handedOut = true;
+    return this.list().map((pod) => ({
+      podId: pod.id,
+      address: pod.address.bytes,
+      port: pod.address.port,
+      ready: true,
+      drain: pod.drain,
+      weight: pod.weight,
+      capacityTokens: this.capacityTokensOf(pod),
+      startedSeconds: pod.startedSeconds,
+    }));
+  }
+}

@@ -1,0 +1,214 @@
+// One pool: its settings, endpoints, scraped metrics, table of touches and gateways, held together. Everything a gateway is
+// told about a pool is made here; sync.ts only carries it.
+import type { Clock } from './clock.ts';
+import type { EndpointConfig, PoolConfig } from './config.ts';
+import { POLICIES } from './engine/frames.ts';
+import type { EndpointRecord, MetricsRecord, PolicyName, PoolRecord } from './engine/frames.ts';
+import { Gateways } from './gateways.ts';
+import { LIMITS } from './limits.ts';
+import type { Log } from './log.ts';
+import type { Metrics } from './metrics.ts';
+import { Pods } from './pods.ts';
+import type { PodChange } from './pods.ts';
+import { Scraper } from './scrape.ts';
+import type { Gate } from './scrape.ts';
+import type { PoolTable } from './table.ts';
+import { TouchLog } from './touch-log.ts';
+
+export interface PoolParts {
+  hash: bigint;
+  secret: Uint8Array;
+  table: PoolTable;
+  clock: Clock;
+  log: Log;
+  metrics: Metrics;
+  gate: Gate;
+  scrapeTimeoutMs: number;
+}
+
+/** Tokens counted with their bytes before the ratio is believed, and how much of the past a new ratio keeps. */
+const RATIO_TOKENS_MIN = 1_000;
+const BYTES_PER_TOKEN_UNKNOWN = 4;
+
+export class Pool {
+  readonly name: string;
+  readonly hash: bigint;
+  readonly secret: Uint8Array;
+  readonly config: PoolConfig;
+  readonly pods: Pods;
+  readonly gateways: Gateways;
+  readonly log: TouchLog;
+  readonly table: PoolTable;
+  readonly scraper: Scraper;
+  readonly #parts: PoolParts;
+  #policy: PolicyName;
+  #policyVersion = 0;
+  #promptBytes = 0;
+  #promptTokens = 0;
+
+  constructor(config: PoolConfig, parts: PoolParts) {
+    this.name = config.name;
+    this.hash = parts.hash;
+    this.secret = parts.secret;
+    this.config = config;
+    this.pods = new Pods(config.capacityTokens);
+    this.gateways = new Gateways(parts.clock.nowMs());
+    this.log = new TouchLog(LIMITS.touchLogBytes);
+    this.table = parts.table;
+    this.#parts = parts;
+    this.#policy = config.policy;
+    const { clock, log, metrics, gate, scrapeTimeoutMs } = parts;
+    const pool = config.name;
+    this.scraper = new Scraper(config.scrapeIntervalMs, scrapeTimeoutMs, clock, log, gate, {
+      scraped: (endpoint, m) => this.#apply(this.pods.learn(endpoint, m.startedSeconds, m.cacheConfig), endpoint),
+      result: (_endpoint, outcome, seconds) => {
+        metrics.scrapes.inc({ pool, outcome });
+        metrics.scrapeSeconds.observe({ pool }, seconds);
+      },
+      missing: (family) => metrics.missingFamilies.inc({ pool, family }),
+    });
+  }
+
+  /** Counts every change of settings, endpoints or capacities; a gateway that holds this version needs none of them. */
+  get settingsVersion(): number {
+    return this.pods.version + this.#policyVersion;
+  }
+
+  get policy(): PolicyName {
+    return this.#policy;
+  }
+
+  setPolicy(policy: PolicyName): void {
+    if (policy === this.#policy) return;
+    this.#policy = policy;
+    this.#policyVersion++;
+    this.#parts.log.info('policy set', { pool: this.name, policy });
+  }
+
+  setEndpoints(endpoints: EndpointConfig[]): void {
+    const change = this.pods.set(endpoints);
+    this.#apply(change);
+    this.scraper.set(endpoints.map((endpoint) => endpoint.address.text));
+    const [added, removed] = [change.added.length, change.removed.length];
+    this.#parts.log.info('endpoints set', { pool: this.name, endpoints: endpoints.length, added, removed });
+  }
+
+  /** Takes over the pod ids that a gateway knows from an earlier control plane. */
+  adopt(known: EndpointRecord[]): void {
+    this.#apply(this.pods.adopt(known));
+  }
+
+  // Brings the table into line with the pods.
+  #apply(change: PodChange, restarted?: string): void {
+    for (const id of change.removed) this.table.podRemove(id);
+    for (const pod of this.pods.list()) this.table.podSet(pod.id, this.#capacityBytes(this.pods.capacityTokensOf(pod)));
+    if (restarted !== undefined && change.removed.length > 0) {
+      this.#parts.metrics.restarts.inc({ pool: this.name });
+      this.#parts.log.info('engine has another start time', { pool: this.name, endpoint: restarted });
+    }
+  }
+
+  #capacityBytes(tokens: number): number {
+    return Math.round(tokens * (this.bytesPerToken || BYTES_PER_TOKEN_UNKNOWN));
+  }
+
+  /** Prompt bytes per token: as configured, or as learned from what gateways report, 0 = not known yet. */
+  get bytesPerToken(): number {
+    if (this.config.bytesPerToken > 0) return this.config.bytesPerToken;
+    if (this.#promptTokens < RATIO_TOKENS_MIN) return 0;
+    return Math.min(Math.max(this.#promptBytes / this.#promptTokens, 0.25), 64);
+  }
+
+  learnRatio(promptBytes: number, promptTokens: number): void {
+    this.#promptBytes += promptBytes;
+    this.#promptTokens += promptTokens;
+    // Halving both keeps the ratio and lets the newer half of the traffic count as much as all before it.
+    if (this.#promptTokens > 100_000_000) {
+      this.#promptBytes /= 2;
+      this.#promptTokens /= 2;
+    }
+  }
+
+  settings(): PoolRecord {
+    const { mode, toolsPosition, blockBytes, windowBytes, syncIntervalMs, weights } = this.config;
+    const policy = POLICIES.indexOf(this.#policy);
+    const { bytesPerToken } = this;
+    return { mode, policy, toolsPosition, blockBytes, windowBytes, syncIntervalMs, bytesPerToken, weights };
+  }
+
+  metricsRecords(): MetricsRecord[] {
+    return this.pods.list().map((pod) => {
+      const state = this.scraper.state(pod.address.text);
+      if (state === undefined) {
+        const unknown = { running: null, waiting: null, kvUsage: null, ttftMs: 0, ttftRequests: 0 };
+        return { podId: pod.id, ...unknown, ageMs: 0xffff_ffff, stale: true };
+      }
+      const { running, waiting, kvUsage, ttftMs, ttftRequests } = state;
+      return { podId: pod.id, running, waiting, kvUsage, ttftMs, ttftRequests, ...this.scraper.ageMs(state) };
+    });
+  }
+
+  /** Sets the gauges that are derived from state, when somebody asks for them. */
+  collect(nowMs: number): void {
+    const { metrics } = this.#parts;
+    const pool = this.name;
+    const stale = this.metricsRecords().filter((record) => record.stale).length;
+    metrics.pods.set({ pool }, this.pods.list().length);
+    metrics.podsStale.set({ pool }, stale);
+    const live = this.gateways.list().filter((gateway) => this.gateways.isLive(gateway, nowMs));
+    metrics.gateways.set({ pool }, live.length);
+    metrics.settingsVersion.set({ pool }, this.settingsVersion);
+    metrics.touchSequence.set({ pool }, Number(this.log.last));
+    metrics.touchLogBytes.set({ pool }, this.log.bytes);
+    for (const pod of this.pods.list()) {
+      const held = this.table.held(pod.id);
+      metrics.tableBlocks.set({ pool, endpoint: pod.address.text }, held.blocks);
+      metrics.tableBytes.set({ pool, endpoint: pod.address.text }, held.bytes);
+    }
+  }
+
+  /** What /v1/state shows of the pool. The secret is not part of it. */
+  state(nowMs: number): object {
+    const loads = new Map(
+      this.gateways
+        .loadOfOthers(
+          null,
+          this.pods.list().map((p) => p.id),
+          nowMs,
+        )
+        .map((l) => [l.podId, l]),
+    );
+    return {
+      name: this.name,
+      hash: this.hash.toString(16).padStart(16, '0'),
+      settingsVersion: this.settingsVersion,
+      sequence: Number(this.log.last),
+      settings: { ...this.settings(), policy: this.#policy },
+      endpoints: this.pods.list().map((pod) => {
+        const engine = this.scraper.state(pod.address.text);
+        const load = loads.get(pod.id);
+        return {
+          endpoint: pod.address.text,
+          podId: pod.id,
+          weight: pod.weight,
+          drain: pod.drain,
+          capacityTokens: this.pods.capacityTokensOf(pod),
+          startedSeconds: pod.startedSeconds,
+          table: this.table.held(pod.id),
+          load: load === undefined ? { inFlight: 0, prefillTokens: 0, usedTokens: 0 } : load,
+          metrics: engine === undefined ? null : { ...engine, ...this.scraper.ageMs(engine) },
+        };
+      }),
+      gateways: this.gateways.list().map((gateway) => ({
+        name: gateway.name,
+        incarnation: gateway.incarnation.toString(16),
+        workers: gateway.workers,
+        live: this.gateways.isLive(gateway, nowMs),
+        ageMs: nowMs - gateway.seenMs,
+        reports: gateway.reports,
+        touchesNext: Number(gateway.touchesNext),
+        sequence: Number(gateway.sequence),
+      })),
+    };
+  }
+}

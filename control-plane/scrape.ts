@@ -1,0 +1,275 @@
+// Scrapes the engines' /metrics: each endpoint once an interval, the endpoints spread over it, no more than a bounded number
+// at once, on connections that stay open. A scrape that fails changes nothing but the age of what is known: whether a pod
+// can serve is for Envoy's health checks and the filter to find out, not for its metrics.
+import { Agent, request } from 'undici';
+import type { Clock } from './clock.ts';
+import { LIMITS } from './limits.ts';
+import type { Log } from './log.ts';
+import { readMetrics } from './metrics-text.ts';
+import type { EngineMetrics, Family } from './metrics-text.ts';
+
+export const SCRAPE_FAILURES = ['timeout', 'connect', 'status', 'too-large', 'no-metrics'] as const;
+export type ScrapeFailure = (typeof SCRAPE_FAILURES)[number];
+
+class ScrapeError extends Error {
+  readonly reason: ScrapeFailure;
+  constructor(reason: ScrapeFailure) {
+    super(reason);
+    this.reason = reason;
+  }
+}
+
+/** What is known of one engine from its metrics. */
+export interface EngineState {
+  running: number | null;
+  waiting: number | null;
+  kvUsage: number | null;
+  /** When the last good scrape was answered, 0 = never. */
+  scrapedMs: number;
+  failuresInRow: number;
+  lastFailure: ScrapeFailure | null;
+  missing: Family[];
+  /** Mean time to first token over the last interval in which any request began, and how many began. */
+  ttftMs: number;
+  ttftRequests: number;
+  /** The engine's own counters in tokens, as last read. */
+  prefixQueries: number | null;
+  prefixHits: number | null;
+}
+
+export interface ScrapeEvents {
+  /** After every good scrape, with the text's own numbers. */
+  scraped(endpoint: string, metrics: EngineMetrics): void;
+  result(endpoint: string, outcome: 'ok' | ScrapeFailure, seconds: number): void;
+  missing(family: Family, endpoint: string): void;
+}
+
+interface Target {
+  endpoint: string;
+  state: EngineState;
+  ttftCount: number | null;
+  ttftSecondsSum: number | null;
+  timer: NodeJS.Timeout | undefined;
+  dueMs: number;
+  isBusy: boolean;
+}
+
+function emptyState(): EngineState {
+  return {
+    running: null,
+    waiting: null,
+    kvUsage: null,
+    scrapedMs: 0,
+    failuresInRow: 0,
+    lastFailure: null,
+    missing: [],
+    ttftMs: 0,
+    ttftRequests: 0,
+    prefixQueries: null,
+    prefixHits: null,
+  };
+}
+
+async function readText(body: AsyncIterable<Buffer>): Promise<string> {
+  const parts: Buffer[] = [];
+  let bytes = 0;
+  for await (const part of body) {
+    bytes += part.length;
+    if (bytes > LIMITS.scrapeBytes) throw new ScrapeError('too-large');
+    parts.push(part);
+  }
+  return Buffer.concat(parts).toString('utf8');
+}
+
+/** At most so many at once; the rest waits in order. Shared by the pools. */
+export class Gate {
+  #free: number;
+  readonly #waiting: (() => void)[] = [];
+
+  constructor(size: number) {
+    this.#free = size;
+  }
+
+  async enter(): Promise<void> {
+    if (this.#free > 0) {
+      this.#free--;
+      return;
+    }
+    await new Promise<void>((resolve) => this.#waiting.push(resolve));
+  }
+
+  leave(): void {
+    const next = this.#waiting.shift();
+    if (next === undefined) this.#free++;
+    else next();
+  }
+}
+
+export class Scraper {
+  readonly #intervalMs: number;
+  readonly #timeoutMs: number;
+  readonly #clock: Clock;
+  readonly #log: Log;
+  readonly #gate: Gate;
+  readonly #events: ScrapeEvents;
+  readonly #agent: Agent;
+  readonly #targets = new Map<string, Target>();
+  #isClosed = false;
+
+  constructor(intervalMs: number, timeoutMs: number, clock: Clock, log: Log, gate: Gate, events: ScrapeEvents) {
+    this.#intervalMs = intervalMs;
+    this.#timeoutMs = timeoutMs;
+    this.#clock = clock;
+    this.#log = log;
+    this.#gate = gate;
+    this.#events = events;
+    this.#agent = new Agent({ connections: 1, pipelining: 1, keepAliveTimeout: intervalMs * 2 + 1_000 });
+  }
+
+  /** Sets whom to scrape. Known endpoints keep their rhythm and state; new ones are spread over the interval. */
+  set(endpoints: string[]): void {
+    const wanted = new Set(endpoints);
+    for (const [endpoint, target] of this.#targets) {
+      if (wanted.has(endpoint)) continue;
+      clearTimeout(target.timer);
+      this.#targets.delete(endpoint);
+    }
+    const fresh = endpoints.filter((endpoint) => !this.#targets.has(endpoint));
+    fresh.forEach((endpoint, index) => {
+      const target: Target = {
+        endpoint,
+        state: emptyState(),
+        ttftCount: null,
+        ttftSecondsSum: null,
+        timer: undefined,
+        dueMs: this.#clock.nowMs() + (index * this.#intervalMs) / fresh.length,
+        isBusy: false,
+      };
+      this.#targets.set(endpoint, target);
+      this.#schedule(target);
+    });
+  }
+
+  /** Scrapes all of them now, not spread: for the start, when nothing is known yet. */
+  async scrapeAll(): Promise<void> {
+    await Promise.all([...this.#targets.values()].map((target) => this.#scrape(target)));
+  }
+
+  state(endpoint: string): EngineState | undefined {
+    return this.#targets.get(endpoint)?.state;
+  }
+
+  /** Age of what is known, and whether it is too old to be relied upon. */
+  ageMs(state: EngineState): { ageMs: number; stale: boolean } {
+    if (state.scrapedMs === 0) return { ageMs: 0xffff_ffff, stale: true };
+    const ageMs = Math.min(Math.max(0, Math.round(this.#clock.nowMs() - state.scrapedMs)), 0xffff_ffff);
+    return { ageMs, stale: ageMs > this.#intervalMs * LIMITS.scrapeStaleIntervals + this.#timeoutMs };
+  }
+
+  #schedule(target: Target): void {
+    if (this.#isClosed) return;
+    const delayMs = Math.max(0, target.dueMs - this.#clock.nowMs());
+    target.timer = setTimeout(() => {
+      const nowMs = this.#clock.nowMs();
+      // The rhythm is kept: the next turn is counted from the last due time, and turns that were missed are left out.
+      const missed = Math.max(0, Math.floor((nowMs - target.dueMs) / this.#intervalMs));
+      target.dueMs += this.#intervalMs * (1 + missed);
+      this.#schedule(target);
+      void this.#scrape(target);
+    }, delayMs);
+    target.timer.unref();
+  }
+
+  async #scrape(target: Target): Promise<void> {
+    if (target.isBusy) return;
+    target.isBusy = true;
+    await this.#gate.enter();
+    const startedMs = performance.now();
+    let outcome: 'ok' | ScrapeFailure = 'ok';
+    try {
+      if (!this.#isClosed) this.#take(target, await this.#fetch(target.endpoint));
+    } catch (error) {
+      outcome = error instanceof ScrapeError ? error.reason : isTimeout(error) ? 'timeout' : 'connect';
+    } finally {
+      this.#gate.leave();
+      target.isBusy = false;
+    }
+    if (this.#isClosed || this.#targets.get(target.endpoint) !== target) return;
+    if (outcome !== 'ok') this.#fail(target, outcome);
+    this.#events.result(target.endpoint, outcome, (performance.now() - startedMs) / 1000);
+  }
+
+  async #fetch(endpoint: string): Promise<EngineMetrics> {
+    const { statusCode, body } = await request(`http://${endpoint}/metrics`, {
+      dispatcher: this.#agent,
+      signal: AbortSignal.timeout(this.#timeoutMs),
+      headers: { accept: 'text/plain' },
+    });
+    if (statusCode !== 200) {
+      await body.dump();
+      throw new ScrapeError('status');
+    }
+    const metrics = readMetrics(await readText(body));
+    if (metrics.running === null && metrics.waiting === null && metrics.kvUsage === null) {
+      throw new ScrapeError('no-metrics');
+    }
+    return metrics;
+  }
+
+  #take(target: Target, metrics: EngineMetrics): void {
+    if (this.#targets.get(target.endpoint) !== target) return;
+    const { state } = target;
+    if (state.failuresInRow > 0) {
+      this.#log.info('scrape works again', { endpoint: target.endpoint, failures: state.failuresInRow });
+    }
+    for (const family of metrics.missing) {
+      this.#events.missing(family, target.endpoint);
+      if (!state.missing.includes(family)) {
+        this.#log.warn('metric family is missing', { endpoint: target.endpoint, family });
+      }
+    }
+    state.missing = metrics.missing;
+    state.running = metrics.running === null ? null : Math.min(Math.round(metrics.running), 0xffff_ffff);
+    state.waiting = metrics.waiting === null ? null : Math.min(Math.round(metrics.waiting), 0xffff_ffff);
+    state.kvUsage = metrics.kvUsage;
+    state.prefixQueries = metrics.prefixQueries;
+    state.prefixHits = metrics.prefixHits;
+    state.scrapedMs = this.#clock.nowMs();
+    state.failuresInRow = 0;
+    state.lastFailure = null;
+    learnTtft(target, metrics);
+    this.#events.scraped(target.endpoint, metrics);
+  }
+
+  #fail(target: Target, reason: ScrapeFailure): void {
+    target.state.failuresInRow++;
+    target.state.lastFailure = reason;
+    if (target.state.failuresInRow === 1) {
+      this.#log.warn('scrape failed', { endpoint: target.endpoint, reason });
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    for (const target of this.#targets.values()) clearTimeout(target.timer);
+    await this.#agent.destroy();
+  }
+}
+
+function isTimeout(error: unknown): boolean {
+  const name = (error as { name?: string }).name ?? '';
+  return name === 'TimeoutError' || name.includes('Timeout');
+}
+
+/** The histogram's sum and count are totals: the mean of an interval is the quotient of their increases. */
+function learnTtft(target: Target, metrics: EngineMetrics): void {
+  const { ttftCount, ttftSecondsSum } = metrics;
+  if (ttftCount === null || ttftSecondsSum === null) return;
+  const count = ttftCount - (target.ttftCount ?? ttftCount);
+  const seconds = ttftSecondsSum - (target.ttftSecondsSum ?? ttftSecondsSum);
+  target.ttftCount = ttftCount;
+  target.ttftSecondsSum = ttftSecondsSum;
+  if (count <= 0 || seconds < 0) return;
+  target.state.ttftMs = (seconds / count) * 1000;
+  target.state.ttftRequests = Math.min(Math.round(count), 0xffff_ffff);
+}

@@ -1,0 +1,174 @@
+// Puts a control plane together from its parts, starts it and stops it. The command line and the tests both come in here.
+import { randomBytes } from 'node:crypto';
+import type { Clock } from './clock.ts';
+import { systemClock } from './clock.ts';
+import { readConfig } from './config.ts';
+import type { ControlPlaneConfig, ControlPlaneOptions, PoolConfig } from './config.ts';
+import { EndpointsFile } from './endpoints-file.ts';
+import { Frames, POLICIES } from './engine/frames.ts';
+import type { FrameExports } from './engine/frame-exports.ts';
+import type { PolicyName } from './engine/frames.ts';
+import { loadEngine } from './engine/instance.ts';
+import { ControlPlaneError, invalid } from './errors.ts';
+import { buildHttp } from './http.ts';
+import { LIMITS } from './limits.ts';
+import { silentLog } from './log.ts';
+import type { Log } from './log.ts';
+import { Metrics } from './metrics.ts';
+import { Pool } from './pool.ts';
+import { Gate } from './scrape.ts';
+import { poolSecrets } from './secret.ts';
+import { Sync } from './sync.ts';
+import { PoolTable } from './table.ts';
+
+export type { ControlPlaneOptions, EndpointOptions, PoolOptions } from './config.ts';
+
+export interface ControlPlane {
+  readonly url: string;
+  readonly port: number;
+  /** What GET /v1/state answers. */
+  state(): object;
+  /** Sets a pool's policy; gateways have it with their next sync. */
+  setPolicy(pool: string, policy: PolicyName): void;
+  close(): Promise<void>;
+}
+
+export interface ControlPlaneParts {
+  clock?: Clock;
+  log?: Log;
+}
+
+const SWEEP_MS = 1_000;
+
+/** Later control planes have larger epochs, and no two of them the same: ms since 1970, then 20 random bits. */
+function newEpoch(nowMs: number): bigint {
+  return (BigInt(Math.max(1, Math.floor(nowMs))) << 20n) | BigInt(randomBytes(4).readUInt32LE(0) >>> 12);
+}
+
+async function buildPools(
+  config: ControlPlaneConfig,
+  frames: Frames,
+  metrics: Metrics,
+  clock: Clock,
+  log: Log,
+): Promise<Pool[]> {
+  const secretOf = poolSecrets(config.secretFile);
+  const gate = new Gate(LIMITS.scrapeConcurrency);
+  return Promise.all(
+    config.pools.map(async (pool) => {
+      const pods = Math.min(Math.max(LIMITS.tablePodsMin, (pool.endpoints?.length ?? 0) * 2), LIMITS.pods);
+      const table = await PoolTable.create(pods, LIMITS.tableNodes);
+      const { scrapeTimeoutMs } = config;
+      const hash = frames.poolHash(pool.name);
+      return new Pool(pool, { hash, secret: secretOf(pool.name), table, clock, log, metrics, gate, scrapeTimeoutMs });
+    }),
+  );
+}
+
+/** Gives a pool its endpoints, from the configuration or from a file that is watched from now on. */
+function feed(pool: Pool, config: PoolConfig, metrics: Metrics, log: Log): EndpointsFile | null {
+  if (config.endpointsFile === null) {
+    pool.setEndpoints(config.endpoints ?? []);
+    return null;
+  }
+  const path = config.endpointsFile;
+  const file = new EndpointsFile(
+    path,
+    pool.name,
+    (endpoints) => pool.setEndpoints(endpoints),
+    (error) => {
+      metrics.endpointsRefused.inc({ pool: pool.name });
+      log.warn('endpoints file refused, the last good one stays', { pool: pool.name, path, reason: error.message });
+    },
+  );
+  pool.setEndpoints(file.start());
+  return file;
+}
+
+export async function startControlPlane(
+  options: ControlPlaneOptions,
+  { clock = systemClock, log = silentLog }: ControlPlaneParts = {},
+): Promise<ControlPlane> {
+  const config = readConfig(options);
+  const frames = new Frames((await loadEngine<FrameExports>()).exports);
+  const metrics = new Metrics();
+  const pools = await buildPools(config, frames, metrics, clock, log);
+  const startedMs = clock.nowMs();
+  metrics.startTime.set(startedMs / 1000);
+  const sync = new Sync(newEpoch(startedMs), frames, pools, clock, metrics, log);
+
+  const files: (EndpointsFile | null)[] = [];
+  const closePools = async (): Promise<void> => {
+    for (const file of files) file?.close();
+    await Promise.all(pools.map((pool) => pool.scraper.close()));
+  };
+  let isWarm = false;
+  const state = (): object => ({
+    epoch: sync.epoch.toString(16),
+    startedMs,
+    ready: isWarm,
+    pools: pools.map((pool) => pool.state(clock.nowMs())),
+  });
+  const http = buildHttp(
+    {
+      token: config.token,
+      metrics,
+      sync: (body) => sync.answer(body),
+      state,
+      notReady: () => (isWarm ? null : 'the first scrape is under way'),
+      collect: () => pools.forEach((pool) => pool.collect(clock.nowMs())),
+    },
+    (error) =>
+      log.warn('internal error', { error: error instanceof Error ? (error.stack ?? error.message) : String(error) }),
+  );
+  try {
+    pools.forEach((pool, index) => files.push(feed(pool, config.pools[index] as PoolConfig, metrics, log)));
+    // A pod's id names the start of its engine, so the engines are asked once before any id is given out.
+    await firstScrape(pools, config.scrapeTimeoutMs);
+    isWarm = true;
+    await http.listen({ host: config.host, port: config.port });
+  } catch (error) {
+    await closePools();
+    await http.close();
+    throw error;
+  }
+
+  const sweep = setInterval(() => {
+    for (const pool of pools) {
+      for (const gateway of pool.gateways.sweep(clock.nowMs())) {
+        log.warn('gateway is silent', { pool: pool.name, gateway });
+      }
+    }
+  }, SWEEP_MS);
+  sweep.unref();
+
+  const { port } = http.server.address() as { port: number };
+  const host = config.host.includes(':') ? `[${config.host}]` : config.host;
+  const url = `http://${host}:${port}`;
+  log.info('control plane listens', { url, pools: pools.map((pool) => pool.name).join(',') });
+  return {
+    url,
+    port,
+    state,
+    setPolicy: (name, policy) => {
+      const pool = pools.find((candidate) => candidate.name === name);
+      if (pool === undefined) throw new ControlPlaneError('WARMPATH_POOL_UNKNOWN', `there is no pool ${name}`);
+      if (!POLICIES.includes(policy)) throw invalid('policy', policy, `one of ${POLICIES.join(', ')}`);
+      pool.setPolicy(policy);
+    },
+    close: async () => {
+      clearInterval(sweep);
+      await http.close();
+      await closePools();
+    },
+  };
+}
+
+async function firstScrape(pools: Pool[], waitMs: number): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const bell = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, waitMs);
+  });
+  await Promise.race([Promise.all(pools.map((pool) => pool.scraper.scrapeAll())), bell]);
+  clearTimeout(timer);
+}

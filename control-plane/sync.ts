@@ -1,0 +1,262 @@
+// The sync with the gateways: a body of report frames goes in, a body of answer frames comes out. Nothing here knows HTTP.
+//
+// A body is taken in as a whole or not at all: every frame is checked before the first changes anything. For each report
+// the answer has, in this order:
+//   - a delta with the pool's settings, secret and endpoints, when the gateway holds another version or another epoch;
+//   - a delta with the load of the other gateways, the scraped metrics and the acknowledgement of its touches;
+//   - the other gateways' touches since its last sequence, or a snapshot when it asked for one or lagged too far.
+// The sequence stands in every frame and says how far the gateway is once it has applied that frame and those before it.
+import type { Clock } from './clock.ts';
+import { FRAME_BYTES_MAX, FrameError } from './engine/frames.ts';
+import type { Frame, Frames, FrameToWrite, TouchChunk } from './engine/frames.ts';
+import { ControlPlaneError, frameErrorCode } from './errors.ts';
+import type { Gateway } from './gateways.ts';
+import { LIMITS } from './limits.ts';
+import type { Log } from './log.ts';
+import type { Metrics } from './metrics.ts';
+import type { Pool } from './pool.ts';
+import { statName } from './stats.ts';
+
+interface Report {
+  frame: Frame;
+  chunk: TouchChunk | null;
+  pool: Pool;
+}
+
+/** What a frame of touches needs beside the touches. */
+const TOUCH_FRAME_BYTES = FRAME_BYTES_MAX - 256;
+
+export class Sync {
+  readonly epoch: bigint;
+  readonly #frames: Frames;
+  readonly #pools: Map<bigint, Pool>;
+  readonly #clock: Clock;
+  readonly #metrics: Metrics;
+  readonly #log: Log;
+
+  constructor(epoch: bigint, frames: Frames, pools: Pool[], clock: Clock, metrics: Metrics, log: Log) {
+    this.epoch = epoch;
+    this.#frames = frames;
+    this.#pools = new Map(pools.map((pool) => [pool.hash, pool]));
+    this.#clock = clock;
+    this.#metrics = metrics;
+    this.#log = log;
+  }
+
+  /** Answers a body of reports; throws ControlPlaneError and changes nothing when any frame is not sound. */
+  answer(body: Uint8Array): Uint8Array {
+    const startedMs = performance.now();
+    const nowMs = this.#clock.nowMs();
+    const reports = this.#read(body, nowMs);
+    const parts = reports.flatMap((report) => this.#answerOne(report, nowMs));
+    const answer = Buffer.concat(parts);
+    this.#metrics.syncBytes.inc({ direction: 'in' }, body.length);
+    this.#metrics.syncBytes.inc({ direction: 'out' }, answer.length);
+    this.#metrics.syncSeconds.observe((performance.now() - startedMs) / 1000);
+    return answer;
+  }
+
+  #read(body: Uint8Array, nowMs: number): Report[] {
+    if (body.length === 0) throw new ControlPlaneError('WARMPATH_FRAME_SHORT', 'the body is empty');
+    const reports: Report[] = [];
+    for (let at = 0; at < body.length;) {
+      const { frame, chunk, bytes } = this.#readFrame(body.subarray(at), at, nowMs);
+      if (frame.kind !== 'report') {
+        throw new ControlPlaneError('WARMPATH_REPORT_EXPECTED', `the frame at byte ${at} is a ${frame.kind}`);
+      }
+      const pool = this.#pools.get(frame.poolHash);
+      if (pool === undefined) {
+        const hash = frame.poolHash.toString(16).padStart(16, '0');
+        const names = [...this.#pools.values()].map(({ name }) => name).join(', ');
+        throw new ControlPlaneError('WARMPATH_POOL_UNKNOWN', `no pool has the name hash ${hash}; there are ${names}`);
+      }
+      reports.push({ frame, chunk, pool });
+      at += bytes;
+    }
+    return reports;
+  }
+
+  #readFrame(body: Uint8Array, at: number, nowMs: number): { frame: Frame; chunk: TouchChunk | null; bytes: number } {
+    try {
+      const code = this.#frames.check(body);
+      if (code !== 'ok') throw new FrameError(code);
+      this.#frames.clampTouchTimes(nowMs + LIMITS.clockSkewMs);
+      return { frame: this.#frames.read(), chunk: this.#frames.touchChunk(), bytes: this.#frames.bytes() };
+    } catch (error) {
+      if (!(error instanceof FrameError)) throw error;
+      throw new ControlPlaneError(frameErrorCode(error.code), `the frame at byte ${at} is refused: ${error.code}`);
+    }
+  }
+
+  #answerOne(report: Report, nowMs: number): Uint8Array[] {
+    const { frame, pool } = report;
+    const name = frame.gateway?.name ?? '';
+    const met = pool.gateways.meet(name, frame.gateway?.incarnation ?? 0n, nowMs);
+    if (met === null) {
+      const message = `pool ${pool.name} has ${LIMITS.gateways} gateways already`;
+      throw new ControlPlaneError('WARMPATH_GATEWAYS_TOO_MANY', message);
+    }
+    const { gateway } = met;
+    if (met.isNew) this.#log.info('gateway reports', { pool: pool.name, gateway: name });
+    const isSameEpoch = frame.epoch === this.epoch;
+    if (!isSameEpoch && frame.endpoints) pool.adopt(frame.endpoints);
+    this.#takeIn(report, gateway, met.isNew && frame.epoch !== 0n && !isSameEpoch, nowMs);
+    return this.#compose(report, gateway, nowMs);
+  }
+
+  // Whose counters are met for the first time although the gateway is not new sets a level: its past was counted before.
+  #takeIn({ frame, chunk, pool }: Report, gateway: Gateway, isBaseline: boolean, nowMs: number): void {
+    gateway.seenMs = nowMs;
+    gateway.reports++;
+    gateway.workers = frame.gateway?.workers ?? 0;
+    if (frame.load) pool.gateways.setLoad(gateway, frame.load, nowMs);
+    this.#takeTouches(pool, gateway, frame, chunk);
+    for (const rise of pool.gateways.outcomesSince(gateway, frame.outcomes ?? [], isBaseline)) {
+      this.#countOutcome(pool, rise);
+    }
+    for (const { id, total } of pool.gateways.statsSince(gateway, frame.stats ?? [], isBaseline)) {
+      if (total > 0) this.#metrics.filterStats.inc({ pool: pool.name, stat: statName(id) }, total);
+    }
+  }
+
+  #takeTouches(pool: Pool, gateway: Gateway, frame: Frame, chunk: TouchChunk | null): void {
+    const first = frame.gateway?.touchesNext ?? 0n;
+    if (chunk === null || chunk.records === 0) {
+      gateway.touchesNext = first;
+      return;
+    }
+    // What a gateway holds is taken into the table only; the others have tables of their own.
+    if (frame.flags.includes('table')) {
+      this.#apply(pool, frame, chunk.records);
+      gateway.touchesNext = first;
+      return;
+    }
+    const next = first + BigInt(chunk.records);
+    // A report that was sent again because its answer got lost has been taken in already.
+    const isKnown = gateway.reports > 1 && next <= gateway.touchesNext;
+    gateway.touchesNext = next;
+    if (isKnown) return;
+    this.#apply(pool, frame, chunk.records);
+    pool.log.append(gateway.name, chunk);
+  }
+
+  #apply(pool: Pool, frame: Frame, records: number): void {
+    const skipped = pool.table.apply(frame.touches ?? []);
+    this.#metrics.touches.inc({ pool: pool.name }, records);
+    if (skipped > 0) this.#metrics.touchesSkipped.inc({ pool: pool.name }, skipped);
+  }
+
+  #countOutcome(pool: Pool, rise: NonNullable<Frame['outcomes']>[number]): void {
+    const { requests, tokens, promptBytes, ttftSeconds, ttftCount } = this.#metrics;
+    const labels = { pool: pool.name };
+    requests.inc({ ...labels, outcome: 'ok' }, rise.ok);
+    requests.inc({ ...labels, outcome: 'client-error' }, rise.clientErrors);
+    requests.inc({ ...labels, outcome: 'server-error' }, rise.serverErrors);
+    requests.inc({ ...labels, outcome: 'reset' }, rise.resets);
+    requests.inc({ ...labels, outcome: 'elsewhere' }, rise.elsewhere);
+    tokens.inc({ ...labels, kind: 'prompt' }, rise.promptTokens);
+    tokens.inc({ ...labels, kind: 'predicted-cached' }, rise.predictedCachedTokens);
+    tokens.inc({ ...labels, kind: 'actual-cached' }, rise.actualCachedTokens);
+    tokens.inc({ ...labels, kind: 'completion' }, rise.completionTokens);
+    promptBytes.inc(labels, rise.promptBytes);
+    ttftSeconds.inc(labels, rise.ttftMsSum / 1000);
+    ttftCount.inc(labels, rise.ttftCount);
+    pool.learnRatio(rise.promptBytes, rise.promptTokens);
+  }
+
+  #compose({ frame, pool }: Report, gateway: Gateway, nowMs: number): Uint8Array[] {
+    const isSameEpoch = frame.epoch === this.epoch;
+    const reached = isSameEpoch ? frame.sequence : 0n;
+    gateway.sequence = reached;
+    const wantsSnapshot = frame.flags.includes('wantSnapshot') || frame.epoch === 0n || !pool.log.reachesBack(reached);
+    const { settingsVersion } = pool;
+    const head: FrameToWrite = {
+      kind: 'delta',
+      epoch: this.epoch,
+      // A sequence that was never given out counts for nothing.
+      sequence: reached > pool.log.last ? 0n : reached,
+      poolHash: pool.hash,
+      settingsVersion,
+      // A gateway that comes from an earlier control plane may hold a table worth having.
+      flags: frame.epoch !== 0n && !isSameEpoch ? ['wantTable'] : [],
+    };
+    const parts: Uint8Array[] = [];
+    if (!isSameEpoch || frame.settingsVersion !== settingsVersion) parts.push(this.#settings(pool, head));
+    parts.push(
+      this.#frames.encode({
+        ...head,
+        load: pool.gateways.loadOfOthers(
+          gateway,
+          pool.pods.list().map((pod) => pod.id),
+          nowMs,
+        ),
+        metrics: pool.metricsRecords(),
+        gateway: {
+          name: gateway.name,
+          incarnation: gateway.incarnation,
+          workers: gateway.workers,
+          touchesNext: gateway.touchesNext,
+        },
+      }),
+    );
+    if (wantsSnapshot) {
+      parts.push(...this.#snapshot(pool, head));
+    } else {
+      const { chunks, reaches } = pool.log.since(reached, gateway.name, LIMITS.syncTouchBytes);
+      if (reaches > reached) parts.push(...this.#touches({ ...head, sequence: reaches }, chunks, reached));
+    }
+    this.#metrics.syncs.inc({ pool: pool.name, answer: wantsSnapshot ? 'snapshot' : 'delta' });
+    return parts;
+  }
+
+  #settings(pool: Pool, head: FrameToWrite): Uint8Array {
+    return this.#frames.encode({
+      ...head,
+      pool: pool.settings(),
+      secret: pool.secret,
+      endpoints: pool.pods.records(),
+    });
+  }
+
+  #snapshot(pool: Pool, head: FrameToWrite): Uint8Array[] {
+    const groups = grouped(pool.table.snapshot(LIMITS.snapshotBytes));
+    if (groups.length === 0) groups.push([]);
+    return groups.map((chunks, index) => {
+      const isLast = index === groups.length - 1;
+      const sequence = isLast ? pool.log.last : head.sequence;
+      const flags: FrameToWrite['flags'] = isLast ? [] : ['more'];
+      return this.#frames.encode({ ...head, kind: 'snapshot', sequence, flags, touches: [], touchChunks: chunks });
+    });
+  }
+
+  // Touches may take several frames; only the last one says that the gateway has come so far.
+  #touches(head: FrameToWrite, chunks: TouchChunk[], reached: bigint): Uint8Array[] {
+    const groups = grouped(chunks);
+    if (groups.length === 0) groups.push([]);
+    return groups.map((group, index) =>
+      this.#frames.encode({
+        ...head,
+        sequence: index === groups.length - 1 ? head.sequence : reached,
+        touches: [],
+        touchChunks: group,
+      }),
+    );
+  }
+}
+
+/** Chunks put together so that each group fits into one frame. */
+function grouped(chunks: TouchChunk[]): TouchChunk[][] {
+  const groups: TouchChunk[][] = [];
+  let bytes = 0;
+  for (const chunk of chunks) {
+    const last = groups.at(-1);
+    if (last === undefined || bytes + chunk.bytes.length > TOUCH_FRAME_BYTES) {
+      groups.push([chunk]);
+      bytes = chunk.bytes.length;
+    } else {
+      last.push(chunk);
+      bytes += chunk.bytes.length;
+    }
+  }
+  return groups;
+}
