@@ -107,6 +107,11 @@ function wasm(options: ListenerOptions): object {
       config: {
         name: options.pluginName ?? options.name,
         failure_policy: failurePolicies[options.failurePolicy ?? 'reload'],
+        // A trap loses the trapping request and the worker's other streams under any policy. A new VM is there within
+        // milliseconds if asked for at once, while the default back-off answers 503 for a second, and `open` never picks again.
+        ...(options.failurePolicy === undefined || options.failurePolicy === 'reload'
+          ? { reload_config: { backoff: { base_interval: '0.01s', max_interval: '0.1s' } } }
+          : {}),
         configuration: typed('google.protobuf.StringValue', { value }),
         vm_config: {
           // Empty as in Istio: plugins with the same code share one VM and one store of shared data.

@@ -32,6 +32,11 @@ export interface EnvoyOptions extends Omit<Resources, 'listeners'> {
   /** Where Envoy's log is kept; a temporary file that goes with it if left out. */
   logPath?: string;
   readyTimeoutMs?: number;
+  /**
+   * How long connections that a change has made old may go on before they are cut; the filter's old root context ticks as long.
+   * Envoy's own default is 600 s.
+   */
+  drainSeconds?: number;
 }
 
 export interface RunningEnvoy {
@@ -121,10 +126,18 @@ class EnvoyProcess implements RunningEnvoy {
     await this.#write(await this.#complete(this.#options));
     const config = join(this.#directory, 'bootstrap.json');
     const addressPath = join(this.#directory, 'admin');
-    const { adminPort = 0, nodeId, concurrency = 1, logLevel = 'warning', wasmLogLevel = 'info' } = this.#options;
+    const {
+      adminPort = 0,
+      nodeId,
+      concurrency = 1,
+      logLevel = 'warning',
+      wasmLogLevel = 'info',
+      drainSeconds,
+    } = this.#options;
     const bootstrap = dynamicBootstrap({ adminPort, ...(nodeId === undefined ? {} : { nodeId }) }, this.#files);
     await writeFile(config, JSON.stringify(bootstrap, null, 2));
     const flags = ['--concurrency', `${concurrency}`, '--disable-hot-restart', '--admin-address-path', addressPath];
+    if (drainSeconds !== undefined) flags.push('--drain-time-s', `${drainSeconds}`);
     const levels = ['-l', logLevel, '--component-log-level', `wasm:${wasmLogLevel}`];
     this.#child = spawn(this.#binary, ['-c', config, ...flags, ...levels], { stdio: ['ignore', 'ignore', 'pipe'] });
     this.#child.stderr!.pipe(createWriteStream(this.#logPath, { flags: 'a' }));

@@ -26,17 +26,24 @@ describe('plugins', () => {
     expect(host.logged('request_headers')).toHaveLength(1);
   });
 
-  test('a new configuration makes a new root, and the old one goes with its last stream', () => {
-    const { host, root } = start('tick');
-    const old = root.stream({ headers: request });
+  test('a new configuration makes a new root, and the old one ticks on until the drain time has passed', () => {
+    const host = new WasmHost(probe, { drainMs: 30 });
+    const root = host.vm('worker-1').plugin('probe', 'tick');
+    const [ended, open] = [root.stream({ headers: request }), root.stream({ headers: request })];
     const next = root.reconfigure('tick');
-    expect(next.id).not.toBe(root.id);
-    host.advance(10);
-    expect(host.logged('tick ').map((line) => line.split(' ')[1])).toEqual([`${root.id}`, `${next.id}`]);
-    old.finish();
-    expect(host.logged(`delete ${root.id}`)).toHaveLength(1);
-    host.advance(10);
-    expect(host.logged('tick ').map((line) => line.split(' ')[1])).toEqual([`${root.id}`, `${next.id}`, `${next.id}`]);
+    const tickers = (): number[] => host.logged('tick ').map((line) => Number(line.split(' ')[1]));
+    ended.finish();
+    host.advance(20);
+    expect(tickers()).toEqual([root.id, next.id, root.id, next.id]);
+    host.advance(20);
+    expect(tickers().slice(-1)).toEqual([next.id]);
+    expect(
+      host.logs
+        .map(({ message }) => message)
+        .filter((line) => /^(log|done|delete)/.test(line))
+        .slice(-5),
+    ).toEqual([`log ${open.id}  - -`, `done ${open.id}`, `delete ${open.id}`, `done ${root.id}`, `delete ${root.id}`]);
+    expect(host.logs.some(({ message }) => message === `delete ${next.id}`)).toBe(false);
   });
 });
 

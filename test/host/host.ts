@@ -32,6 +32,8 @@ export interface HostOptions {
   logLevel?: LogLevel;
   /** Properties of the process, such as node.id, by dotted path. */
   properties?: Record<string, PropertyValue>;
+  /** How long an old root goes on after a change of configuration; Envoy's default. */
+  drainMs?: number;
   /** Seed of the random bytes the VMs get. */
   seed?: number;
 }
@@ -64,6 +66,7 @@ export class WasmHost {
   readonly environment: Record<string, string>;
   readonly properties: Record<string, PropertyValue>;
   readonly logs: LogLine[] = [];
+  readonly drainMs: number;
   readonly calls = new Set<PendingCall>();
   logLevel: LogLevel;
   nowMs: number;
@@ -74,6 +77,7 @@ export class WasmHost {
     this.#module = module;
     this.#clusters = new Set(options.clusters ?? ['warmpath']);
     this.#randomState = (options.seed ?? 1) >>> 0;
+    this.drainMs = options.drainMs ?? 600_000;
     this.environment = options.environment ?? {};
     this.properties = options.properties ?? {};
     this.logLevel = options.logLevel ?? 'info';
@@ -104,13 +108,13 @@ export class WasmHost {
     const endMs = this.nowMs + ms;
     this.#settle();
     for (;;) {
-      const dueMs = Math.min(
-        ...[...this.#vms.values()].map((vm) => vm.tickDueMs),
-        ...[...this.calls].map((c) => c.dueMs),
-      );
+      const dueMs = Math.min(...[...this.#vms.values()].map((vm) => vm.dueMs), ...[...this.calls].map((c) => c.dueMs));
       if (!(dueMs <= endMs)) break;
       this.nowMs = Math.max(this.nowMs, dueMs);
-      for (const vm of this.#vms.values()) if (vm.tickDueMs <= this.nowMs) vm.tick();
+      for (const vm of this.#vms.values()) {
+        vm.tick();
+        vm.drain();
+      }
       this.#settle();
       const timing = [...this.calls];
       for (const call of timing) {

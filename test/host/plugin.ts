@@ -1,5 +1,5 @@
 // A plugin in a VM, that is a root context: configured once, ticking, parent of streams. As in Envoy a new configuration
-// makes a new root in the same VM, and the old one ticks on until its streams have ended.
+// makes a new root in the same VM, and the old one ticks on, streams or not, until the drain time has passed.
 
 import { BufferKind, utf8 } from './abi.ts';
 import type { PropertyValue } from './abi.ts';
@@ -26,6 +26,8 @@ export class Root extends Context implements RootState {
   #isGone = false;
   tickPeriodMs = 0;
   tickDueMs = Number.POSITIVE_INFINITY;
+  /** When a retired root goes. */
+  goesAtMs = Number.POSITIVE_INFINITY;
 
   constructor(id: number, vm: Vm, name: string, configuration: Configuration) {
     super(id);
@@ -83,15 +85,23 @@ export class Root extends Context implements RootState {
     return next;
   }
 
-  /** Takes no more streams, and goes when the last one has ended. */
+  /** Takes no more streams, and goes when the drain time has passed. */
   retire(): void {
     this.#isRetired = true;
-    this.#goIfIdle();
+    this.goesAtMs = this.vm.host.nowMs + this.vm.host.drainMs;
+  }
+
+  /** The end of the drain time: streams that are still open are cut, then the root is done and deleted. */
+  go(): void {
+    for (const stream of this.#streams) stream.finish();
+    this.#isGone = true;
+    this.goesAtMs = Number.POSITIVE_INFINITY;
+    this.tick(0);
+    this.vm.finish(this, () => this.vm.forget(this));
   }
 
   forget(stream: Stream): void {
     this.#streams.delete(stream);
-    this.#goIfIdle();
   }
 
   tick(periodMs: number): void {
@@ -107,12 +117,5 @@ export class Root extends Context implements RootState {
 
   setProperty(): boolean {
     return false;
-  }
-
-  #goIfIdle(): void {
-    if (!this.#isRetired || this.#isGone || this.#streams.size > 0) return;
-    this.#isGone = true;
-    this.tick(0);
-    this.vm.finish(this, () => this.vm.forget(this));
   }
 }

@@ -227,6 +227,7 @@ export class Vm implements VmState {
 
   /** Runs every tick that is due. */
   tick(): void {
+    if (!this.#isTicking) return;
     for (const root of this.#roots) {
       if (root.tickDueMs > this.host.nowMs) continue;
       root.tickDueMs = this.host.nowMs + root.tickPeriodMs;
@@ -234,8 +235,18 @@ export class Vm implements VmState {
     }
   }
 
-  get tickDueMs(): number {
-    if (!this.ticks || this.trap) return Number.POSITIVE_INFINITY;
-    return Math.min(Number.POSITIVE_INFINITY, ...[...this.#roots].map((root) => root.tickDueMs));
+  /** Lets every root go whose drain time has passed. */
+  drain(): void {
+    for (const root of this.#roots) if (root.goesAtMs <= this.host.nowMs) root.go();
+  }
+
+  /** When something happens by itself next. */
+  get dueMs(): number {
+    const dues = [...this.#roots].map((root) => Math.min(root.goesAtMs, this.#isTicking ? root.tickDueMs : Infinity));
+    return Math.min(Number.POSITIVE_INFINITY, ...dues);
+  }
+
+  get #isTicking(): boolean {
+    return this.ticks && !this.trap;
   }
 }
