@@ -19,7 +19,11 @@ export interface Pod extends EndpointConfig {
 export interface PodChange {
   removed: number[];
   added: number[];
+  /** The engine was known to have started at another time. */
+  isRestart: boolean;
 }
+
+const unchanged = (): PodChange => ({ removed: [], added: [], isRestart: false });
 
 /** Start times this close together are one start: the gauge is a float of seconds. */
 const SAME_START_SECONDS = 0.5;
@@ -66,7 +70,7 @@ export class Pods {
 
   /** Sets the whole list of endpoints. */
   set(endpoints: EndpointConfig[]): PodChange {
-    const change: PodChange = { removed: [], added: [] };
+    const change = unchanged();
     const next = new Map<string, Pod>();
     let isChanged = false;
     for (const endpoint of endpoints) {
@@ -95,7 +99,7 @@ export class Pods {
   /** What a scrape told of an engine. The first start time seen names the pod; another one is another life. */
   learn(text: string, startedSeconds: number | null, capacityTokens: number | null): PodChange {
     const pod = this.#pods.get(text);
-    const change: PodChange = { removed: [], added: [] };
+    const change = unchanged();
     if (pod === undefined) return change;
     if (capacityTokens !== null && capacityTokens !== pod.reportedCapacityTokens) {
       pod.reportedCapacityTokens = capacityTokens;
@@ -111,6 +115,7 @@ export class Pods {
     if (id !== pod.id) {
       change.removed.push(pod.id);
       change.added.push(id);
+      change.isRestart = !isFirst;
       pod.id = id;
     }
     return change;
@@ -121,7 +126,7 @@ export class Pods {
    * since. Only before this control plane has handed out ids of its own.
    */
   adopt(known: EndpointRecord[]): PodChange {
-    const change: PodChange = { removed: [], added: [] };
+    const change = unchanged();
     if (this.#handedOut) return change;
     for (const record of known) {
       const pod = this.list().find(

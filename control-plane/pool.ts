@@ -29,6 +29,8 @@ export interface PoolParts {
 /** Tokens counted with their bytes before the ratio is believed, and how much of the past a new ratio keeps. */
 const RATIO_TOKENS_MIN = 1_000;
 const BYTES_PER_TOKEN_UNKNOWN = 4;
+/** What the filter assumes, too, of an engine that has not told its capacity: too little would be worse than too much. */
+const CAPACITY_TOKENS_UNKNOWN = 400_000;
 
 export class Pool {
   readonly name: string;
@@ -99,17 +101,17 @@ export class Pool {
   }
 
   // Brings the table into line with the pods.
-  #apply(change: PodChange, restarted?: string): void {
+  #apply(change: PodChange, endpoint = ''): void {
     for (const id of change.removed) this.table.podRemove(id);
     for (const pod of this.pods.list()) this.table.podSet(pod.id, this.#capacityBytes(this.pods.capacityTokensOf(pod)));
-    if (restarted !== undefined && change.removed.length > 0) {
+    if (change.isRestart) {
       this.#parts.metrics.restarts.inc({ pool: this.name });
-      this.#parts.log.info('engine has another start time', { pool: this.name, endpoint: restarted });
+      this.#parts.log.info('engine has another start time', { pool: this.name, endpoint });
     }
   }
 
   #capacityBytes(tokens: number): number {
-    return Math.round(tokens * (this.bytesPerToken || BYTES_PER_TOKEN_UNKNOWN));
+    return Math.round((tokens || CAPACITY_TOKENS_UNKNOWN) * (this.bytesPerToken || BYTES_PER_TOKEN_UNKNOWN));
   }
 
   /** Prompt bytes per token: as configured, or as learned from what gateways report, 0 = not known yet. */

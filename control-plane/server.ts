@@ -116,7 +116,12 @@ export async function startControlPlane(
       sync: (body) => sync.answer(body),
       state,
       notReady: () => (isWarm ? null : 'the first scrape is under way'),
-      collect: () => pools.forEach((pool) => pool.collect(clock.nowMs())),
+      collect: () => {
+        // Endpoints come and go; the gauges of those that are gone must not stay.
+        metrics.tableBlocks.reset();
+        metrics.tableBytes.reset();
+        for (const pool of pools) pool.collect(clock.nowMs());
+      },
     },
     (error) =>
       log.warn('internal error', { error: error instanceof Error ? (error.stack ?? error.message) : String(error) }),
