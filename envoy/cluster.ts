@@ -61,14 +61,17 @@ export function poolCluster(pool: PoolOptions): object {
         },
       ],
     },
-    // A pod that cannot be reached is left alone for a while. A 500 of the engine says nothing about the pod.
+    // A pod that cannot be reached is left alone for a while. What it answers, a 503 of a full queue too, says that it is there.
     outlier_detection: {
       interval: '1s',
       base_ejection_time: '5s',
       max_ejection_percent: 50,
-      consecutive_gateway_failure: 5,
-      enforcing_consecutive_gateway_failure: 100,
+      split_external_local_origin_errors: true,
+      consecutive_local_origin_failure: 5,
+      enforcing_consecutive_local_origin_failure: 100,
+      enforcing_local_origin_success_rate: 0,
       enforcing_consecutive_5xx: 0,
+      enforcing_consecutive_gateway_failure: 0,
       enforcing_success_rate: 0,
     },
   };

@@ -140,7 +140,7 @@ function routes(options: ListenerOptions): object {
           typed_config: typed('envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate'),
         },
       ],
-      host_selection_retry_max_attempts: 5,
+      host_selection_retry_max_attempts: 20,
       retry_back_off: { base_interval: '0.005s', max_interval: '0.05s' },
     },
   };
