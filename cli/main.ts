@@ -11,6 +11,8 @@ import { upCommand } from './up/command.ts';
 export const EXIT_FAILED = 1;
 export const EXIT_USAGE = 2;
 
+const hint = '(--help shows what there is)';
+
 const teaching = `
 Examples
   $ npx warmpath up                         the demo: a real Envoy, simulated replicas, three policies side by side
@@ -33,10 +35,10 @@ export function program(): Command {
     )
     .version(version)
     .addHelpText('after', teaching)
-    .showHelpAfterError('(--help shows what there is)');
+    .helpCommand(false);
   for (const command of [upCommand(), keysCommand(), controlPlaneCommand()]) warmpath.addCommand(command);
   for (const command of [warmpath, ...warmpath.commands]) {
-    command.exitOverride().configureHelp({ helpWidth: 110, showGlobalOptions: false });
+    command.exitOverride().showHelpAfterError(hint).configureHelp({ helpWidth: 118 });
   }
   return warmpath;
 }
@@ -58,7 +60,7 @@ function exitCodeOf(error: unknown): number {
   }
   process.stderr.write(`warmpath: ${messageOf(error)}\n`);
   if (error instanceof UsageError) {
-    process.stderr.write('(--help shows what there is)\n');
+    process.stderr.write(`${hint}\n`);
     return EXIT_USAGE;
   }
   if (process.env.WARMPATH_DEBUG && error instanceof Error) process.stderr.write(`${error.stack}\n`);

@@ -1,6 +1,6 @@
 // Drives a workload through every arm of a stage, at the same time or one after the other, and boils each down to its row.
 
-import { drive } from '../../sim/drive.ts';
+import { drive, type RequestRecord } from '../../sim/drive.ts';
 import { traceWorkload } from '../../sim/trace.ts';
 import type { Workload } from '../../sim/workload.ts';
 import { workload } from '../../sim/workloads.ts';
@@ -11,6 +11,8 @@ import { podHeader, type Arm, type Stage } from './stage.ts';
 
 /** Later than this the driver itself was late, and its times say more of this machine than of the gateway. */
 const lagMsMax = 50;
+/** The same for the simulated replicas, summed over the run. */
+const lateMsMax = 1_000;
 
 /** The plan's workload, the same for every arm; on real engines, which all arms share, each arm has texts of its own. */
 export function workloadOf(plan: RunPlan, options: UpOptions, arm: number): Workload {
@@ -45,7 +47,7 @@ async function driveArm(
 ): Promise<ArmResult> {
   // The driver starts nothing more after its signal, but sees what is under way to its end: just what --duration means.
   const enough = options.durationSeconds === null ? [] : [AbortSignal.timeout(options.durationSeconds * 1000)];
-  const { summary, lagMs } = await drive({
+  const { summary, records, lagMs } = await drive({
     baseUrl: arm.baseUrl,
     workload: work,
     model: stage.model,
@@ -54,10 +56,20 @@ async function driveArm(
     signal: AbortSignal.any([signal, ...enough]),
     onProgress: ({ done, inFlight, failed }) => progress.update(arm.name, { done, inFlight, failed }),
   });
-  if (lagMs.p99 > lagMsMax) {
-    progress.say(
-      `${arm.name}: this machine was too busy, the driver ran up to ${lagMs.max.toFixed(0)} ms late; do not trust the times`,
-    );
-  }
+  for (const line of remarks(lagMs.p99, await arm.lateMs(), records))
+    progress.say(`${plan.workload}, ${arm.name}: ${line}`);
   return armResult(arm.name, summary);
+}
+
+/** What the reader of the numbers should know: a machine that was too busy, and why requests failed. */
+function remarks(lagMs: number, lateMs: number, records: readonly RequestRecord[]): string[] {
+  const found: string[] = [];
+  if (lagMs > lagMsMax)
+    found.push(`the driver ran up to ${lagMs.toFixed(0)} ms late; this machine is too busy to trust the times`);
+  if (lateMs > lateMsMax)
+    found.push(`a replica lost ${lateMs.toFixed(0)} ms in all; this machine is too busy to trust the times`);
+  const errors = new Map<string, number>();
+  for (const { error } of records) if (error !== null) errors.set(error, (errors.get(error) ?? 0) + 1);
+  for (const [error, count] of errors) found.push(`${count} failed: ${error}`);
+  return found;
 }

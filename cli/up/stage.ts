@@ -2,6 +2,9 @@
 // nothing but the machine, so that none warms the caches of another.
 
 import { lookup } from 'node:dns/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { PolicyName } from '../../control-plane/engine/frames.ts';
@@ -30,6 +33,8 @@ export interface Arm {
   baseUrl: string;
   /** `ip:port` of its pods. */
   endpoints: string[];
+  /** How late its simulated replicas ran in all, because the machine had no time for them. */
+  lateMs: () => Promise<number>;
 }
 
 export interface Stage {
@@ -64,7 +69,7 @@ export async function startStage(
   closers.add('the control plane', () => controlPlane.close());
   signal.throwIfAborted();
 
-  const envoy = await startGateway(arms, options, controlPlane.port, closers, progress);
+  const { envoy, logFolder } = await startGateway(arms, options, controlPlane.port, closers, progress);
   const broken = envoy.exited.then(async (code) => {
     const tail = (await envoy.log()).trimEnd().split('\n').slice(-10).join('\n  ');
     throw new CommandError(
@@ -80,7 +85,8 @@ export async function startStage(
     workers: options.concurrency,
     addresses: [
       { name: "Envoy's admin port", address: envoy.adminUrl },
-      { name: 'control plane', address: controlPlane.url },
+      { name: 'control plane', address: `${controlPlane.url}/v1/state` },
+      { name: "Envoy's log", address: join(logFolder, 'envoy.log') },
     ],
     broken,
   };
@@ -97,7 +103,7 @@ async function startArms(
 ): Promise<Omit<Arm, 'baseUrl'>[]> {
   if (options.upstreams.length > 0) {
     const endpoints = await Promise.all(options.upstreams.map(addressOf));
-    return options.policies.map((name) => ({ name, endpoints }));
+    return options.policies.map((name) => ({ name, endpoints, lateMs: async () => 0 }));
   }
   progress.say(
     `${plan.workload}: starting ${plan.replicas} simulated ${plan.engine} replicas for each of ${options.policies.join(', ')}`,
@@ -106,7 +112,11 @@ async function startArms(
     options.policies.map(async (name) => {
       const replicas = await startReplicas({ engine: plan.engine, count: plan.replicas });
       closers.add(`the replicas of ${name}`, () => replicas.close());
-      return { name, endpoints: replicas.urls.map((url) => new URL(url).host) };
+      return {
+        name,
+        endpoints: replicas.urls.map((url) => new URL(url).host),
+        lateMs: async () => Math.max(...(await replicas.stats()).map(({ lostMs }) => lostMs)),
+      };
     }),
   );
 }
@@ -117,14 +127,17 @@ async function startGateway(
   controlPlanePort: number,
   closers: Closers,
   progress: Progress,
-): Promise<RunningEnvoy> {
+): Promise<{ envoy: RunningEnvoy; logFolder: string }> {
   const version = options.envoyVersion ?? envoyVersionDefault;
   const gatewayPort = await freePortOr(options.port);
+  const logFolder = await mkdtemp(join(tmpdir(), 'warmpath-up-'));
+  closers.add('the log folder', () => rm(logFolder, { recursive: true, force: true }));
   progress.say(`starting Envoy ${process.env.ENVOY_BIN ?? version} with ${options.concurrency} workers`);
   const envoy = await startEnvoy({
     version,
     concurrency: options.concurrency,
     nodeId: 'warmpath-up',
+    logPath: join(logFolder, 'envoy.log'),
     // The last arm is the one whose gateway people try, so a wished port goes to it.
     listeners: arms.map(({ name }, i) => ({
       name,
@@ -143,7 +156,7 @@ async function startGateway(
     controlPlane: { host: '127.0.0.1', port: controlPlanePort },
   });
   closers.add('Envoy', () => envoy.stop());
-  return envoy;
+  return { envoy, logFolder };
 }
 
 /** What of the control plane's state tells that gateways are there. */
