@@ -48,7 +48,7 @@ export function upCommand(): Command {
     .option('--model <name>', 'model to ask the real engines for (default: the first that they serve)')
     .option('--trace <file>', 'drive a request trace in the format of Mooncake')
     .option('--limit <n>', 'requests to take from the trace', wholeNumber(1, 1_000_000), 400)
-    .option('--seed <n>', 'seed of the workloads and of the policies', wholeNumber(0, 2 ** 32 - 1), 1)
+    .option('--seed <n>', 'seed of the workloads', wholeNumber(0, 2 ** 32 - 1), 1)
     .option('--concurrency <n>', "Envoy's worker threads", wholeNumber(1, 16), 2)
     .option('--arms-at-once', 'drive all arms at the same time (default for W1)')
     .option('--one-by-one', 'drive one arm after the other (default for W3s and traces)')

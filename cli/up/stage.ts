@@ -56,6 +56,7 @@ export async function startStage(
   progress: Progress,
   signal: AbortSignal,
 ): Promise<Stage> {
+  const gatewayPort = await freePortOr(options.port);
   const model = options.upstreams.length > 0 ? await upstreamModel(options) : MODEL_DEFAULT;
   const arms = await startArms(plan, options, closers, progress);
   signal.throwIfAborted();
@@ -69,7 +70,7 @@ export async function startStage(
   closers.add('the control plane', () => controlPlane.close());
   signal.throwIfAborted();
 
-  const { envoy, logFolder } = await startGateway(arms, options, controlPlane.port, closers, progress);
+  const { envoy, logFolder } = await startGateway(arms, options, gatewayPort, controlPlane.port, closers, progress);
   const broken = envoy.exited.then(async (code) => {
     const tail = (await envoy.log()).trimEnd().split('\n').slice(-10).join('\n  ');
     throw new CommandError(
@@ -124,12 +125,12 @@ async function startArms(
 async function startGateway(
   arms: readonly Omit<Arm, 'baseUrl'>[],
   options: UpOptions,
+  gatewayPort: number | null,
   controlPlanePort: number,
   closers: Closers,
   progress: Progress,
 ): Promise<{ envoy: RunningEnvoy; logFolder: string }> {
   const version = options.envoyVersion ?? envoyVersionDefault;
-  const gatewayPort = await freePortOr(options.port);
   const logFolder = await mkdtemp(join(tmpdir(), 'warmpath-up-'));
   closers.add('the log folder', () => rm(logFolder, { recursive: true, force: true }));
   progress.say(`starting Envoy ${process.env.ENVOY_BIN ?? version} with ${options.concurrency} workers`);
