@@ -100,14 +100,21 @@ export class Pool {
     this.#apply(this.pods.adopt(known));
   }
 
-  // Brings the table into line with the pods.
-  #apply(change: PodChange, endpoint = ''): void {
+  // Brings the table into line with the pods. Capacities follow the learned ratio of bytes to tokens, so the pod that was
+  // just scraped is looked at even when nothing changed.
+  #apply(change: PodChange, scraped?: string): void {
     for (const id of change.removed) this.table.podRemove(id);
-    for (const pod of this.pods.list()) this.table.podSet(pod.id, this.#capacityBytes(this.pods.capacityTokensOf(pod)));
-    if (change.isRestart) {
-      this.#parts.metrics.restarts.inc({ pool: this.name });
-      this.#parts.log.info('engine has another start time', { pool: this.name, endpoint });
+    const isSet = change.added.length + change.removed.length > 0;
+    const changed = isSet || scraped === undefined ? this.pods.list() : [this.pods.byEndpoint(scraped)];
+    for (const pod of changed) {
+      if (pod === undefined) continue;
+      const capacityBytes = this.#capacityBytes(this.pods.capacityTokensOf(pod));
+      if (this.table.podSet(pod.id, capacityBytes) || !change.added.includes(pod.id)) continue;
+      this.#parts.log.warn('no room in the table', { pool: this.name, endpoint: pod.address.text });
     }
+    if (!change.isRestart) return;
+    this.#parts.metrics.restarts.inc({ pool: this.name });
+    this.#parts.log.info('engine has another start time', { pool: this.name, endpoint: scraped ?? '' });
   }
 
   #capacityBytes(tokens: number): number {
