@@ -16,9 +16,9 @@ export interface DriveOptions {
   workload: Workload;
   model: string;
   signal?: AbortSignal;
-  /** Called after each finished request; done and total count measured and warming ones alike, total is 0 while it is unknown. */
+  /** Called after each finished request with the same object, brought up to date; warming requests count too. */
   onProgress?: (progress: DriveProgress) => void;
-  /** A request without an end after this is aborted and counted as hung. */
+  /** A request without an end after this is aborted and counted as hung; the workload's own time, or 2 minutes, when absent. */
   timeoutMs?: number;
   /** Replicas behind the gateway, for the busiest pod's share; the workload's own number when absent. */
   replicas?: number;
@@ -192,7 +192,7 @@ export async function drive(options: DriveOptions): Promise<DriveResult> {
     options,
     pools,
     podHeader: options.podHeader ?? [...HEADERS_KEPT][0]!,
-    timeoutMs: options.timeoutMs ?? TIMEOUT_MS_DEFAULT,
+    timeoutMs: options.timeoutMs ?? workload.timeoutMs ?? TIMEOUT_MS_DEFAULT,
     startMs: performance.now(),
     sent: 0,
   };

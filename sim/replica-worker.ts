@@ -41,9 +41,6 @@ async function obey(command: Command): Promise<void> {
         stats: [...replicas].map(([index, replica]) => [index, replica.stats()]),
       });
       return;
-    case 'close':
-      await Promise.all([...replicas.values()].map((replica) => replica.close()));
-      return;
   }
 }
 

@@ -29,8 +29,7 @@ export type Command =
   | { kind: 'slow'; index: number; factor: number }
   | { kind: 'fault'; index: number; fault: Fault }
   | { kind: 'clear'; index: number }
-  | { kind: 'stats'; ask: number }
-  | { kind: 'close' };
+  | { kind: 'stats'; ask: number };
 
 /** What the threads answer. */
 export type Report =

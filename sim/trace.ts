@@ -10,6 +10,8 @@ import { oneRequest, templateTokens, type Message, type Workload } from './workl
 const BLOCK_TOKENS = 512;
 /** Blocks kept as text; a trace comes back to old ones rarely. */
 const TEXTS_MAX = 4096;
+/** All of 400 requests on one of 8 replicas, as first-block hashing does it, take a quarter of an hour. */
+const TIMEOUT_MS = 1_500_000;
 
 export interface TraceOptions {
   seed?: number;
@@ -103,6 +105,7 @@ export function traceWorkload(file: string, limit = Infinity, options: TraceOpti
     replicas,
     seconds: (last - first) / 1000 / speed,
     published: [],
+    timeoutMs: TIMEOUT_MS,
     sessions: () => {
       const texts = new BlockTexts(seed);
       return lines.map((line, index) =>

@@ -43,6 +43,8 @@ export interface Workload {
   /** How long the arrivals last, about. */
   seconds: number;
   published: Published[];
+  /** How long an answer may take before it counts as hung, where a bad policy's queue alone takes minutes. */
+  timeoutMs?: number;
   /** Fresh sessions, the same ones at each call, in order of their start. */
   sessions(): Session[];
 }

@@ -164,6 +164,7 @@ const w3: Maker = (seed, { seconds = 60, rate = 60 }) => ({
   replicas: 8,
   seconds,
   published: [],
+  timeoutMs: 600_000,
   sessions: () => hotPrefix(seed, seconds, rate),
 });
 

@@ -8,7 +8,9 @@ import { startReplicas } from '../../sim/replicas.ts';
 import { startReplica } from '../../sim/server.ts';
 import { StreamReader } from '../../sim/sse.ts';
 import { textOf } from '../../sim/tokens.ts';
+import { roundRobin, runVirtual } from '../../sim/virtual.ts';
 import { dialog, oneRequest, type Session, type Workload } from '../../sim/workload.ts';
+import { workload } from '../../sim/workloads.ts';
 
 function small(sessions: () => Session[]): Workload {
   return { id: 'test', seed: 1, engine: 'H100-8B', replicas: 2, seconds: 1, published: [], sessions };
@@ -83,6 +85,26 @@ describe('against replicas', () => {
       const stats = await replicas.stats();
       expect(stats.map(({ url }) => url)).toEqual(replicas.urls);
       expect(stats.reduce((sum, { finished }) => sum + finished, 0)).toBe(6);
+    } finally {
+      await replicas.close();
+    }
+  });
+
+  test('real time and virtual time tell the same story', async () => {
+    const load = workload('W3s', 5, { seconds: 2 });
+    const expected = runVirtual({ workload: load, chooser: roundRobin() }).summary;
+    const replicas = await startReplicas({ engine: 'H100-8B', count: 4, model: 'm' });
+    try {
+      const { summary } = await drive({ baseUrl: replicas.urls, workload: load, model: 'm' });
+      expect(summary).toMatchObject({
+        requests: expected.requests,
+        failed: 0,
+        busiestPodShare: expected.busiestPodShare,
+      });
+      expect(Math.abs(summary.hitShareTokens - expected.hitShareTokens)).toBeLessThan(0.05);
+      // Never faster than the model; slower by what this machine is busy with.
+      expect(summary.e2eMs.mean / expected.e2eMs.mean).toBeGreaterThan(0.95);
+      expect(summary.e2eMs.mean / expected.e2eMs.mean).toBeLessThan(2);
     } finally {
       await replicas.close();
     }
