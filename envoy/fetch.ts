@@ -110,7 +110,8 @@ async function isWhole(binary: string, release: Release): Promise<boolean> {
   const record = `${release.binarySha256} ${file.size} ${file.mtimeMs}\n`;
   if ((await readFile(`${binary}.checked`, 'utf8').catch(() => '')) === record) return true;
   if ((await sha256(binary)) !== release.binarySha256) return false;
-  await writeFile(`${binary}.checked`, record);
+  // A cache that cannot be written to only costs taking the hash again.
+  await writeFile(`${binary}.checked`, record).catch(() => {});
   return true;
 }
 

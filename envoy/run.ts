@@ -41,6 +41,7 @@ export interface EnvoyOptions extends Omit<Resources, 'listeners'> {
 
 export interface RunningEnvoy {
   readonly pid: number;
+  /** As the binary tells it. */
   readonly version: string;
   readonly adminUrl: string;
   /** Port by listener name. */
@@ -51,7 +52,10 @@ export interface RunningEnvoy {
   prometheus(): Promise<string>;
   /** Everything logged so far, filters included. */
   log(): Promise<string>;
-  /** Puts other listeners or clusters in force, and resolves when they are; rejects with Envoy's reason when it refuses them. */
+  /**
+   * Puts other listeners or clusters in force, and resolves when they are; rejects with Envoy's reason when it refuses them. A module is
+   * read again only if its path or something else in its listener changes.
+   */
   update(change: Partial<Pick<EnvoyOptions, 'listeners' | 'pools' | 'controlPlane'>>): Promise<void>;
   /** The end of the process, whoever caused it. */
   readonly exited: Promise<number | null>;
@@ -105,6 +109,7 @@ class EnvoyProcess implements RunningEnvoy {
   #exit: { code: number | null } | undefined;
   exited: Promise<number | null> = Promise.resolve(null);
   adminUrl = '';
+  version = '';
   ports: Record<string, number> = {};
 
   constructor(binary: string, directory: string, options: EnvoyOptions) {
@@ -116,10 +121,6 @@ class EnvoyProcess implements RunningEnvoy {
 
   get pid(): number {
     return this.#child?.pid ?? 0;
-  }
-
-  get version(): string {
-    return this.#options.version ?? '';
   }
 
   async start(): Promise<void> {
@@ -154,6 +155,8 @@ class EnvoyProcess implements RunningEnvoy {
     const kill = (): void => void this.#child?.kill('SIGKILL');
     process.once('exit', kill);
     await this.#ready(addressPath);
+    const { version } = JSON.parse(await this.#admin('/server_info')) as { version: string };
+    this.version = version.split('/')[1] ?? version;
   }
 
   async stats(part = ''): Promise<Record<string, number>> {

@@ -2,6 +2,7 @@
 // The same tests run it in the proxy-wasm host for Node and in a real Envoy, which keeps the two alike.
 //
 //   x-probe-pick: LIST   leaves LIST in filter state `wasm.warmpath.pick` when the request has ended
+//   x-probe-do: NAME     makes the host calls of that name in probe-calls.ts
 //   x-probe-trap: yes    traps in the header callback
 //   plugin configuration: `refuse` is refused; `tick` asks for a tick each 10 ms and counts them in shared data;
 //   `call` starts a call to the cluster `warmpath` at each tick
@@ -39,6 +40,7 @@ import {
   METRIC_GAUGE,
   STATUS_OK,
 } from './proxy-wasm/status';
+import { perform } from './probe-calls';
 import { Text, pairs, path, text, textBytes, textEquals, textPtr } from './proxy-wasm/text';
 
 export { proxy_abi_version_0_2_1, proxy_on_memory_allocate } from './proxy-wasm/memory';
@@ -58,6 +60,7 @@ const CALL: Text = text('call');
 const CLUSTER: Text = text('warmpath');
 const CALL_HEADERS: Text = pairs([':method', 'POST', ':path', '/v1/sync', ':authority', 'warmpath']);
 const HEADER_PICK: Text = text('x-probe-pick');
+const HEADER_DO: Text = text('x-probe-do');
 const HEADER_TRAP: Text = text('x-probe-trap');
 const HEADER_STATUS: Text = text(':status');
 const PROPERTY_PATH: Text = path(['request', 'path']);
@@ -165,6 +168,7 @@ export function proxy_on_request_headers(contextId: u32, _headers: u32, endOfStr
   lineLog(LOG_WARN);
   metricAdd(requests, 1);
   metricAdd(open, 1);
+  if (header(HEADERS_REQUEST, HEADER_DO) == STATUS_OK) perform(resultPtr, resultBytes);
   if (header(HEADERS_REQUEST, HEADER_TRAP) == STATUS_OK) trap[<i32>resultBytes] = 0;
   const slot = slotOf(contextId);
   if (header(HEADERS_REQUEST, HEADER_PICK) == STATUS_OK && resultBytes <= <usize>PICK_BYTES) {

@@ -97,12 +97,12 @@ export interface Gateway extends AsyncDisposable {
   readonly port: number;
   /** The listener's options, to change and give to `reconfigure`. */
   readonly listener: Omit<ListenerOptions, 'port'>;
-  send(what: Send): Promise<Answer>;
+  readonly send: (what: Send) => Promise<Answer>;
   /** POST of JSON to /v1/chat/completions. */
-  chat(body: unknown, headers?: OutgoingHttpHeaders): Promise<Answer>;
+  readonly chat: (body: unknown, headers?: OutgoingHttpHeaders) => Promise<Answer>;
   /** Another plugin configuration, module ... under load. */
-  reconfigure(change: Partial<Omit<ListenerOptions, 'port' | 'name'>>): Promise<void>;
-  close(): Promise<void>;
+  readonly reconfigure: (change: Partial<Omit<ListenerOptions, 'port' | 'name'>>) => Promise<void>;
+  readonly close: () => Promise<void>;
 }
 
 /** One listener `gateway` over one pool `pool`. */
@@ -159,11 +159,11 @@ export async function eventually<T>(
   what: string,
   check: () => T | Promise<T>,
   timeoutMs = 5_000,
-): Promise<NonNullable<T>> {
+): Promise<Exclude<T, false | 0 | '' | null | undefined>> {
   const deadline = Date.now() + timeoutMs;
   for (;;) {
     const value = await check();
-    if (value) return value;
+    if (value) return value as Exclude<T, false | 0 | '' | null | undefined>;
     if (Date.now() > deadline) throw new Error(`not after ${timeoutMs} ms: ${what}`);
     await sleep(20);
   }

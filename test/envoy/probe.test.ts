@@ -2,8 +2,17 @@
 // and shared data must be what Envoy does.
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { requestStory, startStory, storyConfiguration, storyPath, storyRequest, storyResponse } from '../host/story.ts';
-import { envoyVersions, eventually, startGateway } from './harness.ts';
+import {
+  callStories,
+  storyEnvironment,
+  requestStory,
+  startStory,
+  storyConfiguration,
+  storyPath,
+  storyRequest,
+  storyResponse,
+} from '../host/story.ts';
+import { envoyVersions, eventually, send, startGateway } from './harness.ts';
 import type { Gateway } from './harness.ts';
 
 /** What the probe said, by thread of Envoy. */
@@ -34,6 +43,7 @@ describe.each([...envoyVersions])('Envoy %s', (version) => {
       concurrency: 1,
       pluginConfig: storyConfiguration,
       drainSeconds: 1,
+      listener: { environment: storyEnvironment },
     });
   });
 
@@ -50,20 +60,51 @@ describe.each([...envoyVersions])('Envoy %s', (version) => {
     expect(lines).toEqual([...startStory('gateway'), ...requestStory(2, 1, 'pool', pod)]);
   });
 
+  test.each(callStories)('the calls of "%s" answer as in the Node host', async (name, line) => {
+    const headers = { 'x-probe-do': name, 'x-probe-removed': 'here', 'x-probe-replaced': 'old' };
+    const before = (await worker(gateway)).length;
+    const answer = await gateway.send({ path: storyPath, headers, body: storyRequest });
+    const said = await eventually(`what "${name}" says`, async () =>
+      (await worker(gateway)).slice(before).find((one) => one.startsWith('do')),
+    );
+    expect(said).toMatch(line);
+    expect(answer.status).toBe(name === 'respond' ? 418 : 200);
+    if (name === 'respond') expect(answer.headers['x-probe-answer']).toBe('yes');
+    if (name !== 'headers') return;
+    const seen = gateway.pods.flatMap(({ requests }) => requests).at(-1)!.headers;
+    expect([seen['x-probe-added'], seen['x-probe-replaced'], seen['x-probe-removed']]).toEqual([
+      'one',
+      'one',
+      undefined,
+    ]);
+  });
+
   test('a new configuration makes a new root in the same VM; the old one ends after the drain time', async () => {
     await gateway.reconfigure({ pluginConfig: 'tick' });
     const lines = await eventually('the old root is deleted', async () => {
       const seen = await worker(gateway);
       return seen.includes('delete 1') && seen;
     });
-    expect(lines).toEqual(
-      expect.arrayContaining(['create 3 0', 'vm_start 3', 'configure 3 gateway tick', 'done 1', 'delete 1']),
-    );
+    const root = lines.flatMap((line) => /^create (\d+) 0$/.exec(line)?.[1] ?? []).at(-1);
+    expect(root).not.toBe('1');
+    const expected = [`create ${root} 0`, `vm_start ${root}`, `configure ${root} gateway tick`, 'done 1', 'delete 1'];
+    expect(lines.filter((line) => expected.includes(line))).toEqual(expected);
     // The worker's VM and the main thread's count in one shared value, and the base VM does not tick.
     const threads = [...(await said(gateway)).values()];
     const counts = threads.flat().flatMap((line) => /^tick \d+ (\d+) 0$/.exec(line)?.[1] ?? []);
     expect(threads.filter((one) => one.some((line) => line.startsWith('tick'))).length).toBe(2);
     expect(new Set(counts).size).toBe(counts.length);
+  });
+
+  test('plugins of two listeners share one VM, each with a root of its own', async () => {
+    const { listener, envoy, pods } = gateway;
+    await envoy.update({ listeners: [listener, { ...listener, name: 'second', pluginConfig: 'two' }] });
+    const configured = (await worker(gateway)).filter((line) => line.endsWith('second two'));
+    expect(configured).toEqual([expect.stringMatching(/^configure \d+ second two$/)]);
+    const headers = { 'x-probe-pick': pods[1]!.endpoint };
+    const answer = await send(envoy.ports['second']!, { path: storyPath, headers, body: '{}' });
+    expect(answer.pod).toBe('pod-1');
+    await envoy.update({ listeners: [listener] });
   });
 
   test('a refused configuration is an error that names the plugin, and the old one stays in force', async () => {

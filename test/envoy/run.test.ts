@@ -59,6 +59,7 @@ describe.each([...envoyVersions])('Envoy %s', (version) => {
     const sse = { events: Array.from({ length: 12 }, (_, i) => `${i}`), gapMs: 50 };
     await using gateway = await startGateway({ version, pods: [{ sse }], wasm: 'probe', concurrency: 2 });
     const open = Array.from({ length: 20 }, () => gateway.send({ path: '/v1/chat/completions', body: '{}' }));
+    if (process.env['ENVOY_BIN'] === undefined) expect(gateway.envoy.version).toBe(version);
     await sleep(100);
     await gateway.reconfigure({ wasmPath: wasmPath('empty') });
     await gateway.reconfigure({ wasmPath: wasmPath('probe'), pluginConfig: 'tick' });

@@ -3,7 +3,16 @@
 
 import { describe, expect, test } from 'vitest';
 import { ConfigurationRefused, WasmHost, wasmModule } from './host.ts';
-import { requestStory, startStory, storyConfiguration, storyPath, storyRequest, storyResponse } from './story.ts';
+import {
+  callStories,
+  storyEnvironment,
+  requestStory,
+  startStory,
+  storyConfiguration,
+  storyPath,
+  storyRequest,
+  storyResponse,
+} from './story.ts';
 
 const probe = wasmModule('probe');
 const request = { ':path': '/v1/chat/completions', ':method': 'POST' };
@@ -94,6 +103,14 @@ describe('streams', () => {
     }
     expect(memory.bytes).toBe(before);
   });
+});
+
+test.each(callStories)('the calls of "%s" answer as in Envoy', (name, line) => {
+  const host = new WasmHost(probe, { environment: storyEnvironment });
+  const headers = { ...request, 'x-probe-do': name, 'x-probe-removed': 'here', 'x-probe-replaced': 'old' };
+  const stream = host.vm('worker-1').plugin('probe').stream({ headers });
+  expect(host.logged('do ')).toEqual([expect.stringMatching(line)]);
+  expect(stream.localResponse?.status).toBe(name === 'respond' ? 418 : undefined);
 });
 
 describe('what VMs share', () => {

@@ -23,3 +23,18 @@ export function requestStory(id: number, root: number, cluster: string, upstream
     `delete ${id}`,
   ];
 }
+
+export const storyEnvironment = { PROBE_VALUE: 'from outside', OTHER: 'x' };
+
+/** What each group of host calls in probe-calls.ts logs. */
+export const callStories: [name: string, line: RegExp][] = [
+  ['headers', /^do 0 0 0 0 one 1  0 1$/],
+  ['environment', /^do 0 from outside 1 $/],
+  ['random', /^do 1$/],
+  ['shared', /^do 0 8 0 one 0 one 1 6  0 8 0 0 $/],
+  ['metrics', /^do 0 0 0 0 3$/],
+  ['lines', /^do -9223372036854775808 9223372036854775807 0( 0){100}(something longer)+[a-z ]*\.\.\.$/],
+  ['time', /^do 1 [23]$/],
+  ['state', /^do 0 0 0 something longer$/],
+  ['respond', /^do 0$/],
+];
