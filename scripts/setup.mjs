@@ -29,7 +29,12 @@ export const wasmTargets = [
   { name: 'engine', entry: 'filter/engine.ts', target: 'engine', sources: ['filter/engine.ts', 'filter/engine'] },
   { name: 'filter', entry: 'filter/main.ts', target: 'filter', sources: ['filter'] },
   { name: 'empty', entry: 'filter/empty.ts', target: 'filter', sources: ['filter/empty.ts', 'filter/proxy-wasm'] },
-  { name: 'probe', entry: 'filter/probe.ts', target: 'filter', sources: ['filter/probe.ts', 'filter/probe-calls.ts', 'filter/proxy-wasm'] },
+  {
+    name: 'probe',
+    entry: 'filter/probe.ts',
+    target: 'filter',
+    sources: ['filter/probe.ts', 'filter/probe-calls.ts', 'filter/proxy-wasm'],
+  },
 ];
 
 /** An error whose message is meant for the person at the terminal, without a stack. */
