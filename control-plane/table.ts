@@ -1,14 +1,9 @@
 // The control plane's own table of one pool: the same engine as in the filter, fed with the same touches, so that a new
 // gateway can be given what the others know. Each pool has an engine instance with a memory of its own.
-import type { FrameExports } from './engine/frame-exports.ts';
 import type { TouchChunk, TouchRecord } from './engine/frames.ts';
-import { loadEngine } from './engine/instance.ts';
 import { EXPORT_DONE, Table } from './engine/table.ts';
-import type { TableExports } from './engine/table-exports.ts';
 
 const POOL_SLOT = 0;
-/** A snapshot leaves room in its frame for what else stands in it. */
-const CHUNK_BYTES = 512 << 10;
 
 export interface Held {
   blocks: number;
@@ -17,18 +12,14 @@ export interface Held {
 
 export class PoolTable {
   readonly #table: Table;
-  /** A region of the table's own memory that exports are written to. */
-  readonly #region: number;
   readonly #slots = new Map<number, number>();
 
-  private constructor(table: Table, region: number) {
+  private constructor(table: Table) {
     this.#table = table;
-    this.#region = region;
   }
 
   static async create(pods: number, blocks: number): Promise<PoolTable> {
-    const engine = await loadEngine<TableExports & FrameExports>();
-    return new PoolTable(new Table(engine, { pods, blocks }), engine.exports.frameInput() >>> 0);
+    return new PoolTable(await Table.create({ pods, blocks }));
   }
 
   /** Adds a pod or changes its capacity; false when the table has no room for it. */
@@ -65,13 +56,13 @@ export class PoolTable {
     return skipped;
   }
 
-  /** Everything the table holds as touch records, newest of each pod first, in pieces of at most half a frame. */
+  /** Everything the table holds as touch records, newest of each pod first, in pieces much smaller than a frame. */
   snapshot(bytesMax: number): TouchChunk[] {
     const chunks: TouchChunk[] = [];
     let bytesLeft = bytesMax;
     for (const slot of this.#slots.values()) {
       for (let cursor = 0n; cursor !== EXPORT_DONE && bytesLeft > 0;) {
-        const part = this.#table.export(slot, cursor, this.#region, Math.min(CHUNK_BYTES, bytesLeft));
+        const part = this.#table.export(slot, cursor, bytesLeft);
         if (part.bytes.length === 0) break;
         bytesLeft -= part.bytes.length;
         cursor = part.next;
