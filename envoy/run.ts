@@ -6,7 +6,7 @@ import type { ChildProcess } from 'node:child_process';
 import { createWriteStream } from 'node:fs';
 import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -98,6 +98,19 @@ export async function startEnvoy(options: EnvoyOptions): Promise<RunningEnvoy> {
   return envoy;
 }
 
+/**
+ * Kills Envoy when this process is gone, however it went: a shell reads from a pipe that only this process holds open.
+ * It ignores the signals of a terminal, which Envoy gets as well.
+ */
+function watch(pid: number): ChildProcess {
+  const script = `trap '' INT TERM HUP; read -r _; kill -9 ${pid}`;
+  const watchdog = spawn('/bin/sh', ['-c', script], { stdio: ['pipe', 'ignore', 'ignore'] });
+  watchdog.once('error', () => {});
+  watchdog.unref();
+  (watchdog.stdin as Socket).unref();
+  return watchdog;
+}
+
 class EnvoyProcess implements RunningEnvoy {
   readonly #binary: string;
   readonly #directory: string;
@@ -142,18 +155,16 @@ class EnvoyProcess implements RunningEnvoy {
     const levels = ['-l', logLevel, '--component-log-level', `wasm:${wasmLogLevel}`];
     this.#child = spawn(this.#binary, ['-c', config, ...flags, ...levels], { stdio: ['ignore', 'ignore', 'pipe'] });
     this.#child.stderr!.pipe(createWriteStream(this.#logPath, { flags: 'a' }));
+    const watchdog = this.pid > 0 ? watch(this.pid) : undefined;
     this.exited = new Promise((resolve) => {
       const ended = (code: number | null): void => {
         this.#exit = { code };
-        process.off('exit', kill);
+        watchdog?.kill('SIGKILL');
         resolve(code);
       };
       this.#child!.once('error', () => ended(null));
       this.#child!.once('exit', ended);
     });
-    // Whatever ends this process, Envoy must not stay behind.
-    const kill = (): void => void this.#child?.kill('SIGKILL');
-    process.once('exit', kill);
     await this.#ready(addressPath);
     const { version } = JSON.parse(await this.#admin('/server_info')) as { version: string };
     this.version = version.split('/')[1] ?? version;

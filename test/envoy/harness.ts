@@ -6,7 +6,7 @@
 //   await gateway.close();            // or: await using gateway = await startGateway(...)
 
 import { request } from 'node:http';
-import type { IncomingHttpHeaders, IncomingMessage, OutgoingHttpHeaders } from 'node:http';
+import type { Agent, IncomingHttpHeaders, IncomingMessage, OutgoingHttpHeaders } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { ControlPlaneOptions } from '../../envoy/cluster.ts';
@@ -38,17 +38,27 @@ export interface Send {
   /** Several chunks are written one after the other, each in a chunk of its own, without content-length. */
   body?: string | Buffer | (string | Buffer)[];
   trailers?: Record<string, string>;
+  /** Keeps connections open between requests; without it each request has its own. */
+  agent?: Agent;
   signal?: AbortSignal;
   onChunk?: (chunk: Buffer) => void;
 }
 
-/** One request over a connection of its own; rejects when the connection breaks. */
+/** One request; rejects when the connection breaks. */
 export function send(
   port: number,
-  { method = 'POST', path = '/', headers = {}, body, trailers, signal, onChunk }: Send,
+  { method = 'POST', path = '/', headers = {}, body, trailers, agent, signal, onChunk }: Send,
 ): Promise<Answer> {
   return new Promise((resolve, reject) => {
-    const options = { host: '127.0.0.1', port, method, path, headers, agent: false, ...(signal ? { signal } : {}) };
+    const options = {
+      host: '127.0.0.1',
+      port,
+      method,
+      path,
+      headers,
+      agent: agent ?? false,
+      ...(signal ? { signal } : {}),
+    };
     const outgoing = request(options, (incoming: IncomingMessage) => {
       const chunks: Buffer[] = [];
       incoming.on('data', (chunk: Buffer) => {

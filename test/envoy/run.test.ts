@@ -1,10 +1,13 @@
 // Starting, changing and ending an Envoy, and the ways in which that fails.
 
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { staticBootstrap } from '../../envoy/bootstrap.ts';
@@ -12,7 +15,7 @@ import { socketAddress } from '../../envoy/cluster.ts';
 import { ensureEnvoy } from '../../envoy/fetch.ts';
 import type { Chain, FailurePolicy } from '../../envoy/listener.ts';
 import { freePort, startEnvoy } from '../../envoy/run.ts';
-import { envoyVersions, startGateway, wasmPath } from './harness.ts';
+import { envoyVersions, eventually, startGateway, wasmPath } from './harness.ts';
 
 const run = promisify(execFile);
 const pool = { name: 'pool', endpoints: ['127.0.0.1:9', '[::1]:9'], balancing: 'override-host' as const };
@@ -91,6 +94,18 @@ test('an Envoy that cannot start is an error with the end of its log', async () 
     await first.stop();
   }
   expect(await first.exited).toBe(0);
+});
+
+test('Envoy ends with the process that started it, even when that is killed', async () => {
+  const modulePath = fileURLToPath(new URL('../../envoy/run.ts', import.meta.url));
+  const program = `
+    import { startEnvoy } from ${JSON.stringify(modulePath)};
+    const { pid } = await startEnvoy({ listeners: [], pools: [] });
+    process.stdout.write(String(pid) + '\\n', () => process.kill(process.pid, 'SIGKILL'));`;
+  const child = execFile(process.execPath, ['--input-type=module-typescript', '-e', program]);
+  const pid = Number(String(await once(child.stdout!, 'data')));
+  expect(pid).toBeGreaterThan(0);
+  await eventually('Envoy is gone', () => !existsSync(`/proc/${pid}`));
 });
 
 test.each(['pod:80', '10.0.0.1', '10.0.0.1:0', '10.0.0.1:70000', '::1:80', '[::1]', ''])(
