@@ -6,6 +6,7 @@ import { parse } from 'yaml';
 import { parsePoolFlag, type ControlPlaneOptions, type PoolOptions } from '../control-plane/config.ts';
 import { POLICIES, POOL_MODES, type PolicyName, type PoolMode } from '../control-plane/engine/frames.ts';
 import { ControlPlaneError } from '../control-plane/errors.ts';
+import { stderrLog } from '../control-plane/log.ts';
 import { wholeNumber } from './arguments.ts';
 import { messageOf, UsageError } from './errors.ts';
 import { watchInterrupt } from './interrupt.ts';
@@ -71,7 +72,8 @@ async function serve(flags: ControlPlaneFlags): Promise<void> {
   const { startControlPlane } = await import('../control-plane/server.ts');
   const interrupt = watchInterrupt();
   try {
-    const server = await startControlPlane(options).catch((error: unknown) => {
+    const log = stderrLog(() => Date.now());
+    const server = await startControlPlane(options, { log }).catch((error: unknown) => {
       const isConfiguration = error instanceof ControlPlaneError && /_CONFIG_|_FILE_/.test(error.code);
       throw isConfiguration ? new UsageError(error.message, { cause: error.cause }) : error;
     });
