@@ -55,27 +55,38 @@ function add(sums: Sums, counted: Counted, sign: 1 | -1): void {
 
 export class Gateways {
   readonly #baseMs: number;
-  readonly #gateways = new Map<string, Gateway>();
+  /** By name, newest life first. */
+  readonly #gateways = new Map<string, Gateway[]>();
   readonly #sums = new Map<number, Sums>();
 
   constructor(nowMs: number) {
     this.#baseMs = nowMs;
   }
 
+  /** Each gateway in the life that reported last. */
   list(): Gateway[] {
-    return [...this.#gateways.values()];
+    return [...this.#gateways.values()].flatMap((lives) =>
+      lives.reduce<Gateway[]>((last, gateway) => (last[0] && last[0].seenMs >= gateway.seenMs ? last : [gateway]), []),
+    );
   }
 
   isLive(gateway: Gateway, nowMs: number): boolean {
     return nowMs - gateway.seenMs <= LIMITS.gatewayStaleMs;
   }
 
-  /** The gateway of that name, made anew when it is unknown or began another life; null when there are too many. */
+  /**
+   * The gateway of that name in that life, made anew when it is unknown; null when there are too many. While a filter is
+   * replaced, leaders of the old and the new code may report in turn: each has counters of its own, but there is one load.
+   */
   meet(name: string, incarnation: bigint, nowMs: number): { gateway: Gateway; isNew: boolean } | null {
-    const known = this.#gateways.get(name);
-    if (known !== undefined && known.incarnation === incarnation) return { gateway: known, isNew: false };
-    if (known !== undefined) this.#drop(known);
-    else if (this.#gateways.size >= LIMITS.gateways) return null;
+    const lives = this.#gateways.get(name) ?? [];
+    const known = lives.find((gateway) => gateway.incarnation === incarnation);
+    for (const other of lives) if (other !== known && other.load.size > 0) this.setLoad(other, [], nowMs);
+    if (known !== undefined) {
+      known.seenMs = nowMs;
+      return { gateway: known, isNew: false };
+    }
+    if (lives.length === 0 && this.#gateways.size >= LIMITS.gateways) return null;
     const gateway: Gateway = {
       name,
       incarnation,
@@ -88,25 +99,23 @@ export class Gateways {
       outcomes: new Map(),
       stats: new Map(),
     };
-    this.#gateways.set(name, gateway);
+    const kept = lives.toSorted((a, b) => b.seenMs - a.seenMs).slice(0, LIMITS.gatewayLives - 1);
+    this.#gateways.set(name, [gateway, ...kept]);
     return { gateway, isNew: true };
-  }
-
-  #drop(gateway: Gateway): void {
-    this.setLoad(gateway, [], 0);
-    this.#gateways.delete(gateway.name);
   }
 
   /** Drops the load of gateways that went silent, and forgets those silent for long. */
   sweep(nowMs: number): string[] {
     const silent: string[] = [];
-    for (const gateway of this.#gateways.values()) {
-      if (this.isLive(gateway, nowMs)) continue;
-      if (gateway.load.size > 0) {
+    for (const [name, lives] of this.#gateways) {
+      for (const gateway of lives) {
+        if (this.isLive(gateway, nowMs) || gateway.load.size === 0) continue;
         this.setLoad(gateway, [], nowMs);
-        silent.push(gateway.name);
+        silent.push(name);
       }
-      if (nowMs - gateway.seenMs > LIMITS.gatewayForgottenMs) this.#gateways.delete(gateway.name);
+      const kept = lives.filter((gateway) => nowMs - gateway.seenMs <= LIMITS.gatewayForgottenMs);
+      if (kept.length === 0) this.#gateways.delete(name);
+      else if (kept.length < lives.length) this.#gateways.set(name, kept);
     }
     return silent;
   }

@@ -7,6 +7,8 @@ export const LIMITS = {
   endpointsRemembered: 65_536,
   /** Gateways remembered for one pool; more are refused. */
   gateways: 1024,
+  /** Lives of one gateway that are remembered beside each other. */
+  gatewayLives: 4,
   /** A gateway that is silent for so long counts no more: its load is dropped. */
   gatewayStaleMs: 5_000,
   /** A gateway that is silent for so long is forgotten with its counters. */

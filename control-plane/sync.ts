@@ -106,7 +106,6 @@ export class Sync {
 
   // Whose counters are met for the first time although the gateway is not new sets a level: its past was counted before.
   #takeIn({ frame, chunk, pool }: Report, gateway: Gateway, isBaseline: boolean, nowMs: number): void {
-    gateway.seenMs = nowMs;
     gateway.reports++;
     gateway.workers = frame.gateway?.workers ?? 0;
     if (frame.load) pool.gateways.setLoad(gateway, frame.load, nowMs);

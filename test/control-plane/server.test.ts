@@ -421,6 +421,26 @@ test('outcomes and counters become metrics: totals once, whatever is sent again'
   expect(joined[0]?.pool?.bytesPerToken).toBe(4);
 });
 
+test('two leaders of one gateway that report in turn are one load, and each counts for itself', async () => {
+  const controlPlane = await start({ pools: [{ name: 'chat', endpoints: ['127.0.0.1:9'] }], scrapeTimeoutMs: 100 });
+  const [old, young] = [1n, 2n].map((life) => new FakeGateway(frames, 'gw-1', 'chat', life)) as [
+    FakeGateway,
+    FakeGateway,
+  ];
+  const other = new FakeGateway(frames, 'gw-2', 'chat');
+  const podId = (await old.sync(controlPlane.url))[0]?.endpoints?.[0]?.podId as number;
+  await young.sync(controlPlane.url);
+  const load = [{ podId, inFlight: 3, prefillTokens: 1, usedTokens: 1, ageMs: 0, slowness: 0 }];
+  for (let turn = 0; turn < 3; turn++) {
+    await old.sync(controlPlane.url, { load, stats: [{ id: 2, total: 10 }] });
+    await young.sync(controlPlane.url, { load, stats: [{ id: 2, total: 4 }] });
+  }
+  expect((await other.sync(controlPlane.url)).find((f) => f.load)?.load).toMatchObject([{ inFlight: 3 }]);
+  expect(poolState(controlPlane).gateways.map((g) => g.name)).toEqual(['gw-1', 'gw-2']);
+  const { text } = await page(controlPlane, '/metrics');
+  expect(text).toContain('warmpath_filter_total{pool="chat",stat="picks"} 14');
+});
+
 test('a silent gateway loses its load and is no longer counted', async () => {
   let nowMs = 1_000_000;
   const controlPlane = await startControlPlane(
