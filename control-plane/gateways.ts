@@ -74,11 +74,16 @@ export class Gateways {
     return nowMs - gateway.seenMs <= LIMITS.gatewayStaleMs;
   }
 
+  /** Whether there is room for a gateway of that name. */
+  hasRoomFor(name: string): boolean {
+    return this.#gateways.has(name) || this.#gateways.size < LIMITS.gateways;
+  }
+
   /**
-   * The gateway of that name in that life, made anew when it is unknown; null when there are too many. While a filter is
+   * The gateway of that name in that life, made anew when it is unknown. While a filter is
    * replaced, leaders of the old and the new code may report in turn: each has counters of its own, but there is one load.
    */
-  meet(name: string, incarnation: bigint, nowMs: number): { gateway: Gateway; isNew: boolean } | null {
+  meet(name: string, incarnation: bigint, nowMs: number): { gateway: Gateway; isNew: boolean } {
     const lives = this.#gateways.get(name) ?? [];
     const known = lives.find((gateway) => gateway.incarnation === incarnation);
     for (const other of lives) if (other !== known && other.load.size > 0) this.setLoad(other, [], nowMs);
@@ -86,7 +91,6 @@ export class Gateways {
       known.seenMs = nowMs;
       return { gateway: known, isNew: false };
     }
-    if (lives.length === 0 && this.#gateways.size >= LIMITS.gateways) return null;
     const gateway: Gateway = {
       name,
       incarnation,

@@ -70,6 +70,10 @@ export class Sync {
         const names = [...this.#pools.values()].map(({ name }) => name).join(', ');
         throw new ControlPlaneError('WARMPATH_POOL_UNKNOWN', `no pool has the name hash ${hash}; there are ${names}`);
       }
+      if (!pool.gateways.hasRoomFor(frame.gateway?.name ?? '')) {
+        const message = `pool ${pool.name} has ${LIMITS.gateways} gateways already`;
+        throw new ControlPlaneError('WARMPATH_GATEWAYS_TOO_MANY', message);
+      }
       reports.push({ frame, chunk, pool });
       at += bytes;
     }
@@ -92,10 +96,6 @@ export class Sync {
     const { frame, pool } = report;
     const name = frame.gateway?.name ?? '';
     const met = pool.gateways.meet(name, frame.gateway?.incarnation ?? 0n, nowMs);
-    if (met === null) {
-      const message = `pool ${pool.name} has ${LIMITS.gateways} gateways already`;
-      throw new ControlPlaneError('WARMPATH_GATEWAYS_TOO_MANY', message);
-    }
     const { gateway } = met;
     if (met.isNew) this.#log.info('gateway reports', { pool: pool.name, gateway: name });
     const isSameEpoch = frame.epoch === this.epoch;
