@@ -50,8 +50,7 @@ export function upCommand(): Command {
     .option('--limit <n>', 'requests to take from the trace', wholeNumber(1, 1_000_000), 400)
     .option('--seed <n>', 'seed of the workloads', wholeNumber(0, 2 ** 32 - 1), 1)
     .option('--concurrency <n>', "Envoy's worker threads", wholeNumber(1, 16), 2)
-    .option('--arms-at-once', 'drive all arms at the same time (default for W1)')
-    .option('--one-by-one', 'drive one arm after the other (default for W3s and traces)')
+    .option('--one-by-one', 'drive one arm after the other, not all at the same time')
     .option('--duration <seconds>', 'stop starting new requests after so long, in each arm', wholeNumber(1, 86_400))
     .addOption(
       new Option('--port <n>', 'port of the gateway to try afterwards')

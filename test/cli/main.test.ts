@@ -51,7 +51,6 @@ describe('used wrongly: exit code 2, one message that names what is wrong, nothi
       '--upstream uses real ones',
     ],
     ['a model without upstream', ['up', '--model', 'x'], '--model goes with --upstream'],
-    ['both orders of arms', ['up', '--one-by-one', '--arms-at-once'], 'exclude each other'],
     ['keys of nothing', ['keys'], "missing required argument 'file'"],
     ['keys of an absent file', ['keys', 'no-such-file'], 'no-such-file cannot be read'],
     ['a control plane without pools', ['control-plane'], '--pool NAME=IP:PORT,... is needed'],

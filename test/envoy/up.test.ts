@@ -9,7 +9,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import type { UpDocument } from '../../cli/up/results.ts';
 
 const root = dirname(dirname(import.meta.dirname));
-const short = ['--workload', 'W3s', '--duration', '2', '--policies', 'round-robin,prefill-cost', '--arms-at-once'];
+const short = ['--workload', 'W3s', '--duration', '2', '--policies', 'round-robin,prefill-cost'];
 const groups = new Set<number>();
 
 /** A command in a process group of its own, so that what it leaves behind can be seen and ended. */
