@@ -5,7 +5,10 @@
 //   entry  | key u64 | chain u32 | depth:13 bytes:19 | parent u64 | holders: one bit a pod, 64 a word |
 //   node   | time:48 pod:16 | entry u32 | older u32 | newer u32 | chain u32 |
 //   pod    | bytes u64 | capacity u64 | blocks u32 | oldest u32 | newest u32 | finger u32 |
-//          | sum of mixed keys u64 | cleared at u64 | pool u32 |
+//          | sum of mixed keys u64 | cleared at u64 | pool u32 | 0 | edge u64 | edge key u64 |
+//
+// A pod's edge is the newest place in its list (time:48, depth from deep to shallow:13; then key) that its capacity has cut
+// off. Later touches older than it are not let in, or what small gaps let in would depend on the order of arrival.
 //
 // Index 0 means none, and times count in 1/64 ms. Everything is reserved by residencyInit(). The functions here take
 // pods, nodes and entries that the caller has checked or that the table itself holds.
@@ -21,7 +24,7 @@ const TIME_UNITS_MAX: f64 = 281474976710655;
 const BYTES_BITS: u32 = 19;
 const DEPTH_MAX: u32 = CHAIN_BLOCKS_MAX - 1;
 const NODE_BYTES: usize = 24;
-const POD_BYTES: usize = 64;
+const POD_BYTES: usize = 80;
 const FULLEST_EVERY: u32 = 64;
 
 export let podsMax: u32 = 0;
@@ -56,6 +59,7 @@ let fullestAge: u32 = 0;
 export let evictedCount: u64 = 0;
 export let exhaustedCount: u64 = 0;
 export let misplacedCount: u64 = 0;
+export let orphanCount: u64 = 0;
 
 /**
  * Reserves the table for `podCount` pods that hold at most `nodeCount` blocks together, and empties it. Called while a
@@ -105,6 +109,10 @@ export function residencyInit(podCount: u32, nodeCount: u32): void {
   evictedCount = 0;
   exhaustedCount = 0;
   misplacedCount = 0;
+  orphanCount = 0;
+}
+export function orphanNote(): void {
+  orphanCount++;
 }
 
 export function timeUnits(timeMs: f64): u64 {
@@ -150,8 +158,9 @@ export function podPool(pod: u32): u32 {
   return pod < podsMax ? load<u32>(podAt(pod), 48) : POOL_NONE;
 }
 export function podCapacitySet(pod: u32, capacityBytes: u64): void {
+  if (capacityBytes > podCapacity(pod)) edgeSet(pod, 0, 0);
   store<u64>(podAt(pod), capacityBytes, 8);
-  while (podBytes(pod) > capacityBytes) evictOldest(pod);
+  podTrim(pod);
 }
 /** Sets up an empty slot. */
 export function podOpen(pod: u32, pool: u32, capacityBytes: u64): void {
@@ -285,6 +294,19 @@ function isOlder(node: u32, time: u64, depth: u32, key: u64): bool {
   return load<u64>(entryAt(entry)) < key;
 }
 
+function placeOf(time: u64, depth: u32): u64 {
+  return (time << 13) | (<u64>(DEPTH_MAX - depth));
+}
+function edgeSet(pod: u32, place: u64, key: u64): void {
+  store<u64>(podAt(pod), place, 56);
+  store<u64>(podAt(pod), key, 64);
+}
+/** Whether a place is one that the pod's capacity has cut off. */
+function beyondEdge(pod: u32, place: u64, key: u64): bool {
+  const edge = load<u64>(podAt(pod), 56);
+  return place < edge || (place == edge && key <= load<u64>(podAt(pod), 64));
+}
+
 function unlink(pod: u32, node: u32): void {
   const record = podAt(pod);
   const older = nodeOlder(node);
@@ -396,6 +418,7 @@ export function touchOne(pod: u32, time: u64, key: u64, parent: u64, weightBytes
     link(pod, held, entry, time);
     return;
   }
+  if (beyondEdge(pod, placeOf(time, entry == 0 ? min(depth, DEPTH_MAX) : entryDepth(entry)), key)) return;
   if (nodeFree == 0 || nodesUsed >= nodesMax) {
     evictFullest(pod);
     entry = entryFind(key);
@@ -416,6 +439,16 @@ export function touchOne(pod: u32, time: u64, key: u64, parent: u64, weightBytes
   store<u64>(record, load<u64>(record) + entryWeight(entry));
   store<u32>(record, load<u32>(record, 16) + 1, 16);
   store<u64>(record, load<u64>(record, 32) + mix64(key), 32);
+}
+
+/** Evicts what no longer fits. A touch ends with it, and not before: what is oldest may begin the very prompt. */
+export function podTrim(pod: u32): void {
   const capacity = podCapacity(pod);
-  while (podBytes(pod) > capacity) evictOldest(pod);
+  while (podBytes(pod) > capacity) {
+    const oldest = podOldest(pod);
+    const place = placeOf(nodeTime(oldest), entryDepth(nodeEntry(oldest)));
+    const key = load<u64>(entryAt(nodeEntry(oldest)));
+    if (!beyondEdge(pod, place, key)) edgeSet(pod, place, key);
+    evictOldest(pod);
+  }
 }

@@ -33,6 +33,8 @@ import {
   nodeTime,
   nodesMax,
   nodesUsed,
+  orphanCount,
+  orphanNote,
   podBlocks,
   podBytes,
   podCapacity,
@@ -44,6 +46,7 @@ import {
   podOldest,
   podOpen,
   podPool,
+  podTrim,
   podsMax,
   poolWordAt,
   timeUnits,
@@ -58,8 +61,6 @@ const BATCH: u32 = 16;
 const WEIGHTS: bool = false;
 const ENDS: bool = true;
 const batch = memory.data(64, 16);
-
-let orphanCount: u64 = 0;
 
 // Pods.
 
@@ -236,7 +237,7 @@ function touch(
   const length = min(count, CHAIN_BLOCKS_MAX);
   const parent = parentKey == 0 ? 0 : entryFind(parentKey);
   const depth = parent == 0 ? 0 : entryDepth(parent) + 1;
-  if (parent == 0 && parentKey != 0) orphanCount++;
+  if (parent == 0 && parentKey != 0) orphanNote();
   touchBegin();
   for (let i = length; i > 0; i--) {
     const key = load<u64>(keys + (i - 1) * 8);
@@ -249,11 +250,12 @@ function touch(
   let key = parentKey;
   for (let i: u32 = 0; key != 0 && i < CHAIN_BLOCKS_MAX; i++) {
     const entry = entryFind(key);
-    if (entry == 0) return;
+    if (entry == 0) break;
     const before = entryParent(entry);
     touchOne(pod, time, key, before, entryWeight(entry), entryDepth(entry));
     key = before;
   }
+  podTrim(pod);
 }
 
 // Lookup.
