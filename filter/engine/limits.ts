@@ -44,6 +44,8 @@ export const CAPACITY_TOKENS_DEFAULT: f64 = 400000;
 export const NAME_BYTES_MAX: u32 = 128;
 // All cluster names of a configuration together.
 export const LIST_BYTES_MAX: u32 = 4096;
+// "[", 39 characters of an IPv6 address, "]:" and a port of 5 digits, rounded up.
+export const ADDRESS_BYTES_MAX: u32 = 48;
 // Root contexts of one VM: each configuration change makes a new one, and the old one stays while it has streams.
 export const ROOTS_MAX: i32 = 64;
 // VMs of one gateway that tell each other what they pick: its workers and its main thread.
@@ -60,3 +62,17 @@ export const OUTBOX_BYTES: u32 = 512 * 1024;
 export const STREAM_CHUNK_BYTES: u32 = 64 * 1024;
 // Pages of digests reserved for each stream of the bounds, on average.
 export const DIGEST_PAGES_PER_STREAM: u32 = 2;
+
+// The request reader (record.ts, scan.ts, chain.ts).
+// Nesting of a body. Real requests stay below 20.
+export const DEPTH_MAX: u32 = 64;
+// Pages of 64 words that one request may take from the arena: about 8,000 messages.
+export const TAPE_PAGES_MAX: u32 = 512;
+// Bytes of the model's name that are kept.
+export const MODEL_BYTES_MAX: u32 = 128;
+// Keys of one request. A prompt's tail beyond them is not indexed.
+export const KEYS_MAX: u32 = 8192;
+// The pool's setting block-bytes, a multiple of 64.
+export const KEY_BLOCK_BYTES_MIN: u32 = 64;
+export const KEY_BLOCK_BYTES_MAX: u32 = 4096;
+export const KEY_BLOCK_BYTES_DEFAULT: u32 = 256;
