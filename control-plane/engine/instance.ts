@@ -60,12 +60,12 @@ export async function loadEngine<Exports extends object = object>(): Promise<Eng
     compiled = undefined;
     throw error;
   }
-  let memory: EngineMemory | undefined;
+  const own: { memory?: EngineMemory } = {};
   const abort = (message: number, file: number, line: number, column: number): void => {
-    throw new Error(`engine.wasm: ${stringAt(memory, message)} at ${stringAt(memory, file)}:${line}:${column}`);
+    throw new Error(`engine.wasm: ${stringAt(own.memory, message)} at ${stringAt(own.memory, file)}:${line}:${column}`);
   };
   const instance = await WebAssembly.instantiate(module, { env: { abort } });
   const exports = instance.exports as Exports & { readonly memory: EngineMemory };
-  memory = exports.memory;
+  own.memory = exports.memory;
   return { exports };
 }

@@ -39,6 +39,7 @@ export interface TableExports {
   podFind(pool: number, podId: number): number;
   podRemove(pod: number): void;
   podIdOf(pod: number): number;
+  podFlagsSet(pod: number, flags: number): void;
   podFlags(pod: number): number;
   podWeight(pod: number): number;
   podCapacityTokens(pod: number): number;

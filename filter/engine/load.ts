@@ -272,11 +272,25 @@ export function loadForeignQ(source: u32, pod: u32): f64 {
 export function loadForeignUsed(source: u32, pod: u32): f64 {
   return source < LOAD_SOURCES_MAX && pod < podsKept ? load<f32>(foreignAt(source, pod), 8) : 0;
 }
-/** Forgets a source, at full weight again for its next owner. */
+/** Forgets a source, at full weight again for its next owner, and takes the sums anew. */
 export function loadForeignClear(source: u32): void {
   if (source >= LOAD_SOURCES_MAX) return;
-  for (let pod: u32 = 0; pod < podsKept; pod++) loadForeignSet(source, pod, 0, 0, 0);
   sourceWeights[source] = 1;
+  for (let pod: u32 = 0; pod < podsKept; pod++) {
+    memory.fill(foreignAt(source, pod), 0, FOREIGN_BYTES);
+    let n: f64 = 0;
+    let q: f64 = 0;
+    let used: f64 = 0;
+    for (let other: u32 = 0; other < LOAD_SOURCES_MAX; other++) {
+      const where = foreignAt(other, pod);
+      n += <f64>load<f32>(where) * sourceWeights[other];
+      q += <f64>load<f32>(where, 4) * sourceWeights[other];
+      used += <f64>load<f32>(where, 8) * sourceWeights[other];
+    }
+    store<f64>(at(pod) + FOREIGN_N, n);
+    store<f64>(at(pod) + FOREIGN_Q, q);
+    store<f64>(at(pod) + FOREIGN_USED, used);
+  }
 }
 /** How old a source's numbers are now: up to 50 ms they count in full, half at 250 ms, a sixth at 1 s. */
 export function loadForeignAge(source: u32, ageMs: f64): void {
