@@ -46,8 +46,8 @@ export const TOOLS_FIRST: u32 = 2;
 // What a step of the chain stands for. A block's tag is its kind, plus TAG_RUN where its run begins.
 const TAG_RUN: u64 = 0x100;
 const TAG_MESSAGE: u64 = 0x300;
-// Begins every chain: "warmpath" and the version of the format.
-const TAG_SEED: u64 = 0x687461706d726177 + (1 << 56);
+// Begins every chain: "warmpath" with the version of the format, 1, added to its last letter.
+const TAG_SEED: u64 = 0x697461706d726177;
 
 const keys: StaticArray<u64> = new StaticArray<u64>(KEYS_MAX);
 const ends: StaticArray<u32> = new StaticArray<u32>(KEYS_MAX);
