@@ -5,33 +5,33 @@
 // plugin, never on a request. The values are handed over only when all of the text was
 // good: a refused configuration leaves nothing half applied.
 import { LIST_BYTES_MAX, NAME_BYTES_MAX } from './engine/limits';
-import { bytesEqual, copyText, textOf, Text } from './text';
+import { bytesEqual, copyBytes, bytesOf, Bytes } from './bytes';
 
 const CONFIG_DEPTH_MAX: i32 = 2;
 
 /** The parsed configuration of one plugin. Its texts are its own. */
 export class Config {
   /** Name of the pool whose endpoints this plugin picks from. Required. */
-  pool: Text = new Text(NAME_BYTES_MAX);
+  pool: Bytes = new Bytes(NAME_BYTES_MAX);
   /** Identity of this gateway in the control plane's eyes; empty: Envoy's node id. */
-  gateway: Text = new Text(NAME_BYTES_MAX);
+  gateway: Bytes = new Bytes(NAME_BYTES_MAX);
   /** Envoy cluster that leads to the control plane; empty: never sync. */
-  syncCluster: Text = new Text(NAME_BYTES_MAX);
-  syncAuthority: Text = new Text(NAME_BYTES_MAX);
+  syncCluster: Bytes = new Bytes(NAME_BYTES_MAX);
+  syncAuthority: Bytes = new Bytes(NAME_BYTES_MAX);
   syncIntervalMs: u32 = 50;
   /** Clusters whose requests are picked for, each between two newlines; empty: all that pass this plugin. */
-  clusters: Text = new Text(LIST_BYTES_MAX);
+  clusters: Bytes = new Bytes(LIST_BYTES_MAX);
   podsMax: u32 = 64;
   blocksMax: u32 = 400_000;
   streamsMax: u32 = 4096;
 
   /** Takes every value of `other`; the texts are copied. */
   assign(other: Config): void {
-    copyText(this.pool, other.pool.ptr, other.pool.length);
-    copyText(this.gateway, other.gateway.ptr, other.gateway.length);
-    copyText(this.syncCluster, other.syncCluster.ptr, other.syncCluster.length);
-    copyText(this.syncAuthority, other.syncAuthority.ptr, other.syncAuthority.length);
-    copyText(this.clusters, other.clusters.ptr, other.clusters.length);
+    copyBytes(this.pool, other.pool.ptr, other.pool.length);
+    copyBytes(this.gateway, other.gateway.ptr, other.gateway.length);
+    copyBytes(this.syncCluster, other.syncCluster.ptr, other.syncCluster.length);
+    copyBytes(this.syncAuthority, other.syncAuthority.ptr, other.syncAuthority.length);
+    copyBytes(this.clusters, other.clusters.ptr, other.clusters.length);
     this.syncIntervalMs = other.syncIntervalMs;
     this.podsMax = other.podsMax;
     this.blocksMax = other.blocksMax;
@@ -58,18 +58,18 @@ const FIELD_BLOCKS: i32 = 9;
 const FIELD_STREAMS: i32 = 10;
 const FIELDS_COUNT: i32 = 11;
 
-const fieldNames: StaticArray<Text> = [
-  textOf('pool'),
-  textOf('gateway'),
-  textOf('sync'),
-  textOf('bounds'),
-  textOf('clusters'),
-  textOf('cluster'),
-  textOf('authority'),
-  textOf('intervalMs'),
-  textOf('pods'),
-  textOf('blocks'),
-  textOf('streams'),
+const fieldNames: StaticArray<Bytes> = [
+  bytesOf('pool'),
+  bytesOf('gateway'),
+  bytesOf('sync'),
+  bytesOf('bounds'),
+  bytesOf('clusters'),
+  bytesOf('cluster'),
+  bytesOf('authority'),
+  bytesOf('intervalMs'),
+  bytesOf('pods'),
+  bytesOf('blocks'),
+  bytesOf('streams'),
 ];
 /** The object in which a field stands: FIELD_NONE is the outermost one. */
 const fieldParents: StaticArray<i32> = [
@@ -131,7 +131,8 @@ export function parseConfig(ptr: usize, length: u32): Config | null {
   if (seen & (1 << FIELD_SYNC) && config.syncCluster.length == 0) {
     return refuse('sync.cluster', 'nothing', unchecked(fieldExpected[FIELD_SYNC_CLUSTER]));
   }
-  if (config.syncAuthority.length == 0) copyText(config.syncAuthority, config.syncCluster.ptr, config.syncCluster.length);
+  if (config.syncAuthority.length == 0)
+    copyBytes(config.syncAuthority, config.syncCluster.ptr, config.syncCluster.length);
   return config;
 }
 
@@ -210,7 +211,7 @@ function fieldOf(parent: i32): i32 {
   return FIELD_NONE;
 }
 
-const keyText: Text = new Text(NAME_BYTES_MAX);
+const keyText: Bytes = new Bytes(NAME_BYTES_MAX);
 
 function parseValue(config: Config, field: i32, depth: i32): bool {
   switch (field) {
@@ -242,7 +243,7 @@ function parseValue(config: Config, field: i32, depth: i32): bool {
   }
 }
 
-function parseName(into: Text, field: i32): bool {
+function parseName(into: Bytes, field: i32): bool {
   const start = cursor;
   if (parseString(into) && into.length > 0) return true;
   cursor = start;
@@ -257,7 +258,8 @@ function parseClusters(config: Config): bool {
   list.append(0x0a);
   while (true) {
     skipSpace();
-    if (!parseString(keyText) || keyText.length == 0) return fail('clusters', found(), 'a cluster name in double quotes');
+    if (!parseString(keyText) || keyText.length == 0)
+      return fail('clusters', found(), 'a cluster name in double quotes');
     for (let i: u32 = 0; i < keyText.length; i++) list.append(load<u8>(keyText.ptr + i));
     if (!list.append(0x0a)) return fail('clusters', 'more than 4096 bytes of names', 'a shorter list');
     if (take(0x5d)) return true;
@@ -266,7 +268,7 @@ function parseClusters(config: Config): bool {
 }
 
 /** A JSON string without escapes and control bytes: names need none, and a name with one is a mistake. */
-function parseString(into: Text): bool {
+function parseString(into: Bytes): bool {
   if (cursor >= end || load<u8>(cursor) != 0x22) return false;
   into.length = 0;
   for (let at = cursor + 1; at < end; at++) {

@@ -65,7 +65,12 @@ describe.each([...envoyVersions])('Envoy %s', (version) => {
     let gateway: Gateway;
 
     beforeAll(async () => {
-      started = await start({ version, pods: [sse, sse, sse, sse], concurrency: 4, listener: { requestBytesMax: 1 << 20 } });
+      started = await start({
+        version,
+        pods: [sse, sse, sse, sse],
+        concurrency: 4,
+        listener: { requestBytesMax: 1 << 20 },
+      });
       gateway = started.gateway;
     });
     afterAll(() => started.close());

@@ -1,0 +1,276 @@
+// What the VMs of one gateway tell each other, through shared data, about one pool: who picked what, and what is in hand.
+//
+// Each VM that takes part holds one segment: a head with its load counters, and a ring of its last touches. A segment has one
+// writer, so nothing here needs a lock or a compare-and-set but the claim. A record is written before the head that
+// announces it. Siblings are read at every pick, so that a pick is known everywhere at the next pick anywhere.
+import { Bytes } from './bytes';
+import { Claim } from './claim';
+import { Counters } from './counters';
+import {
+  frameBegin,
+  frameCheck,
+  frameCount,
+  frameEnd,
+  frameEpoch,
+  frameSequence,
+  loadInFlight,
+  loadPodId,
+  loadPrefillTokens,
+  loadUsedTokens,
+  touchesNext,
+  touchRecord,
+  touchRecordBytes,
+  writeLoad,
+  writeTouch,
+  writeTouchKey,
+  FRAME_OK,
+  KIND_SEGMENT,
+  SECTION_LOAD,
+} from './engine/frame';
+import { FRAME_BYTES_MAX, CHAIN_BLOCKS_MAX, RING_RECORDS, SEGMENTS_MAX } from './engine/limits';
+import { loadForeignSet, loadOwnN, loadOwnQ, loadOwnUsed, podSlowness } from './engine/load';
+import { Keyspace, KEY_CLAIM, KEY_HEAD, KEY_RING } from './keyspace';
+import { podId, podInPool, podOfId, podSlots } from './pods';
+import { resultBytes, resultCas, resultPtr, sharedData, sharedDataSet } from './proxy-wasm/host';
+import { STATUS_OK } from './proxy-wasm/status';
+import { applyTouch } from './touches';
+
+/** How long a claim lives without renewal. A VM that misses this long is taken for dead. */
+const LEASE_MS: f64 = 1500;
+const HEARTBEAT_MS: f64 = 250;
+
+const region: usize = heap.alloc(128 + CHAIN_BLOCKS_MAX * 12 + 64);
+const REGION_BYTES: u32 = 128 + CHAIN_BLOCKS_MAX * 12 + 64;
+
+/** Collects touches on their way to the control plane; the leader's. */
+export class Outbox {
+  ptr: usize;
+  bytes: u32 = 0;
+  records: u32 = 0;
+  /** Number of the first record in the box; numbers go on for the life of the VM. */
+  first: u64 = 0;
+  dropped: u32 = 0;
+  private capacity: u32;
+
+  constructor(capacity: u32) {
+    this.capacity = capacity < FRAME_BYTES_MAX ? capacity : FRAME_BYTES_MAX;
+    this.ptr = heap.alloc(this.capacity);
+  }
+
+  /** Adds one touch record; when the box is full the record is dropped and counted. */
+  add(record: usize, bytes: u32): void {
+    if (bytes > this.capacity - this.bytes) {
+      this.dropped++;
+      return;
+    }
+    memory.copy(this.ptr + this.bytes, record, bytes);
+    this.bytes += bytes;
+    this.records++;
+  }
+
+  /** Takes out the oldest records that were delivered. */
+  drop(records: u32, bytes: u32): void {
+    if (bytes > this.bytes || records > this.records) return;
+    memory.copy(this.ptr, this.ptr + bytes, this.bytes - bytes);
+    this.bytes -= bytes;
+    this.records -= records;
+    this.first += records;
+  }
+
+  clear(): void {
+    this.first += this.records;
+    this.bytes = 0;
+    this.records = 0;
+  }
+}
+
+export class Exchange {
+  /** This VM's segment, -1 while it has none. */
+  own: i32 = -1;
+  /** Whether touches, own and siblings', are also collected for the control plane. */
+  collects: bool = false;
+  outbox: Outbox;
+  private claim: Claim = new Claim();
+  private ringNext: u64 = 0;
+  private isDirty: bool = true;
+  private publishedMs: f64 = 0;
+  private headCas: StaticArray<u32> = new StaticArray<u32>(SEGMENTS_MAX);
+  private headSeenMs: StaticArray<f64> = new StaticArray<f64>(SEGMENTS_MAX);
+  private writers: StaticArray<u64> = new StaticArray<u64>(SEGMENTS_MAX);
+  private ringRead: StaticArray<u64> = new StaticArray<u64>(SEGMENTS_MAX);
+  private active: StaticArray<bool> = new StaticArray<bool>(SEGMENTS_MAX);
+
+  constructor(
+    private keys: Keyspace,
+    private pool: u32,
+    private nonce: u64,
+    private counters: Counters,
+    outboxBytes: u32,
+  ) {
+    this.outbox = new Outbox(outboxBytes);
+  }
+
+  /** How many VMs of this gateway take part, this one included. */
+  members(): u32 {
+    let count: u32 = this.own >= 0 ? 1 : 0;
+    for (let i = 0; i < SEGMENTS_MAX; i++) {
+      if (this.active[i]) count++;
+    }
+    return count;
+  }
+
+  /** Claims a segment or renews the claim. Called on ticks only: a VM that never ticks must not take part. */
+  keepSegment(nowMs: f64): void {
+    if (this.own >= 0) {
+      if (this.claim.expiryMs - nowMs > LEASE_MS / 2) return;
+      if (this.claim.hold(this.keys.of(KEY_CLAIM, this.own), this.nonce, nowMs, LEASE_MS)) return;
+      this.own = -1;
+    }
+    for (let i = 0; i < SEGMENTS_MAX; i++) {
+      if (this.claim.hold(this.keys.of(KEY_CLAIM, i), this.nonce, nowMs, LEASE_MS)) {
+        this.own = i;
+        this.forget(i);
+        this.isDirty = true;
+        return;
+      }
+    }
+  }
+
+  /** Gives the segment back when the plugin is removed. */
+  leave(): void {
+    if (this.own >= 0) this.claim.release(this.keys.of(KEY_CLAIM, this.own), this.nonce);
+    for (let i = 0; i < SEGMENTS_MAX; i++) this.forget(i);
+    this.own = -1;
+  }
+
+  markDirty(): void {
+    this.isDirty = true;
+  }
+
+  /** Tells the siblings of a pick: `n` keys with the prompt bytes that each chain of keys reaches. */
+  publishTouch(pod: u32, timeMs: f64, keys: StaticArray<u64>, ends: StaticArray<u32>, n: u32): void {
+    this.isDirty = true;
+    if (n == 0 || n > CHAIN_BLOCKS_MAX) return;
+    if (this.own < 0 && !this.collects) return;
+    frameBegin(region, REGION_BYTES, KIND_SEGMENT, this.nonce, this.ringNext, 0, 0, 0);
+    if (!writeTouch(podId(pod), 0, timeMs, 0, n)) return;
+    let before: u32 = 0;
+    for (let i: u32 = 0; i < n; i++) {
+      writeTouchKey(i, keys[i], ends[i] - before);
+      before = ends[i];
+    }
+    this.publishRecord();
+  }
+
+  /** Tells the siblings that a chain which they know already, by its deepest key, is now on another pod too. */
+  publishChain(pod: u32, timeMs: f64, deepestKey: u64): void {
+    this.isDirty = true;
+    if (deepestKey == 0 || (this.own < 0 && !this.collects)) return;
+    frameBegin(region, REGION_BYTES, KIND_SEGMENT, this.nonce, this.ringNext, 0, 0, 0);
+    if (writeTouch(podId(pod), 0, timeMs, deepestKey, 0)) this.publishRecord();
+  }
+
+  /** Puts the touch frame that was just written into the ring and, at the leader, into the box. */
+  private publishRecord(): void {
+    const bytes = frameEnd();
+    if (this.own >= 0) {
+      const place = <u32>(this.ringNext % RING_RECORDS);
+      const key = this.keys.of(KEY_RING, <u32>this.own * RING_RECORDS + place);
+      if (sharedDataSet(key.ptr, key.length, region, bytes) == STATUS_OK) this.ringNext++;
+    }
+    if (this.collects && frameCheck(region, bytes) == FRAME_OK && touchesNext()) {
+      this.outbox.add(touchRecord(), touchRecordBytes());
+    }
+  }
+
+  /** Writes the head if something changed since it was written last, or if it has not been written for a while. */
+  publishHead(nowMs: f64): void {
+    if (this.own < 0 || (!this.isDirty && nowMs - this.publishedMs < HEARTBEAT_MS)) return;
+    this.isDirty = false;
+    this.publishedMs = nowMs;
+    frameBegin(region, REGION_BYTES, KIND_SEGMENT, this.nonce, this.ringNext, 0, 0, 0);
+    for (let pod: u32 = 0; pod < podSlots(); pod++) {
+      if (!podInPool(pod, this.pool)) continue;
+      const inFlight = <u32>loadOwnN(pod);
+      if (inFlight == 0) continue;
+      const used = <u32>loadOwnUsed(pod);
+      if (!writeLoad(podId(pod), inFlight, <u32>loadOwnQ(pod), used, 0, <f32>podSlowness(pod))) break;
+    }
+    const bytes = frameEnd();
+    const key = this.keys.of(KEY_HEAD, this.own);
+    sharedDataSet(key.ptr, key.length, region, bytes);
+  }
+
+  /** Takes in what siblings wrote. `all`: also look at segments that nobody held so far. */
+  readSiblings(nowMs: f64, all: bool): void {
+    for (let i = 0; i < SEGMENTS_MAX; i++) {
+      if (i == this.own || (!all && !this.active[i])) continue;
+      const key = this.keys.of(KEY_HEAD, i);
+      if (sharedData(key.ptr, key.length) != STATUS_OK) continue;
+      if (resultCas == this.headCas[i]) {
+        if (this.active[i] && nowMs - this.headSeenMs[i] > LEASE_MS) this.forget(i);
+        continue;
+      }
+      const cas = resultCas;
+      if (frameCheck(resultPtr, <u32>resultBytes) != FRAME_OK) continue;
+      this.readHead(i, nowMs);
+      this.headCas[i] = cas;
+    }
+  }
+
+  private readHead(segment: i32, nowMs: f64): void {
+    const next = frameSequence();
+    this.headSeenMs[segment] = nowMs;
+    this.zeroSource(segment);
+    const count = frameCount(SECTION_LOAD);
+    for (let i: u32 = 0; i < count; i++) {
+      const pod = podOfId(this.pool, loadPodId(i));
+      if (pod >= 0) loadForeignSet(segment, pod, loadInFlight(i), loadPrefillTokens(i), loadUsedTokens(i));
+    }
+    const isNew = !this.active[segment] || this.writers[segment] != frameEpoch();
+    this.active[segment] = true;
+    if (isNew) {
+      // What a new writer did before we knew of it is still in its ring, as far as the ring reaches.
+      this.writers[segment] = frameEpoch();
+      this.ringRead[segment] = 0;
+    }
+    this.readRing(segment, next, isNew);
+  }
+
+  private readRing(segment: i32, next: u64, isNew: bool): void {
+    let from = this.ringRead[segment];
+    if (from > next) from = next;
+    if (next - from > RING_RECORDS) {
+      if (!isNew) this.counters.countLost(<u32>(next - from - RING_RECORDS));
+      from = next - RING_RECORDS;
+    }
+    const writer = this.writers[segment];
+    for (let sequence = from; sequence < next; sequence++) {
+      const key = this.keys.of(KEY_RING, <u32>segment * RING_RECORDS + <u32>(sequence % RING_RECORDS));
+      if (sharedData(key.ptr, key.length) != STATUS_OK) continue;
+      if (frameCheck(resultPtr, <u32>resultBytes) != FRAME_OK) continue;
+      if (frameSequence() != sequence || frameEpoch() != writer) {
+        this.counters.countLost(1);
+        continue;
+      }
+      while (touchesNext()) {
+        applyTouch(this.pool);
+        if (this.collects) this.outbox.add(touchRecord(), touchRecordBytes());
+      }
+    }
+    this.ringRead[segment] = next;
+  }
+
+  /** A segment that nobody holds any more: its counters no longer count. */
+  private forget(segment: i32): void {
+    if (this.active[segment]) this.zeroSource(segment);
+    this.active[segment] = false;
+    this.writers[segment] = 0;
+  }
+
+  private zeroSource(segment: i32): void {
+    for (let pod: u32 = 0; pod < podSlots(); pod++) {
+      if (podInPool(pod, this.pool)) loadForeignSet(segment, pod, 0, 0, 0);
+    }
+  }
+}

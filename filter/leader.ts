@@ -1,0 +1,306 @@
+// The one VM of a gateway that speaks with the control plane for all of them.
+//
+// It holds the leader's lease, sends a report every sync interval and never has two under way. What comes back it writes into
+// shared data, as it came; every VM, this one included, takes it from there (settings.ts), so that there is one way in.
+// When the control plane does not answer, the leader tries again ever more rarely, up to a second; nobody waits for it.
+import { Bytes } from './bytes';
+import { Claim } from './claim';
+import { Config } from './config';
+import { Counters } from './counters';
+import {
+  frameBegin,
+  frameBytes,
+  frameCheck,
+  frameEnd,
+  frameEpoch,
+  frameFlags,
+  frameHas,
+  framePool,
+  frameRoom,
+  frameSequence,
+  gatewayTouchesNext,
+  writeGateway,
+  writeLoad,
+  writeTouchRecord,
+  touchBytesOf,
+  FLAG_MORE,
+  FLAG_WANT_SNAPSHOT,
+  FRAME_OK,
+  KIND_REPORT,
+  SECTION_GATEWAY,
+  SECTION_METRICS,
+  SECTION_POOL,
+  SECTION_TOUCHES,
+} from './engine/frame';
+import { FRAME_BYTES_MAX, SEGMENTS_MAX, TABLE_RING } from './engine/limits';
+import {
+  loadForeignN,
+  loadForeignQ,
+  loadForeignUsed,
+  loadOwnN,
+  loadOwnQ,
+  loadOwnUsed,
+  podSlowness,
+} from './engine/load';
+import { Exchange } from './exchange';
+import { Keyspace, KEY_LEADER, KEY_METRICS, KEY_POOL, KEY_TABLE, KEY_TABLE_NEXT } from './keyspace';
+import { podAddressBytes, podAddressPtr, podId, podInPool, podSlots } from './pods';
+import {
+  bufferBytes,
+  bufferSize,
+  call,
+  header,
+  resultBytes,
+  resultNumber,
+  resultPtr,
+  sharedDataSet,
+} from './proxy-wasm/host';
+import { BUFFER_CALL_BODY, HEADERS_CALL, STATUS_OK } from './proxy-wasm/status';
+import { Settings } from './settings';
+import { pairs, Text, text, textFree, textOf } from './proxy-wasm/text';
+
+const LEASE_MS: f64 = 1000;
+const CALL_TIMEOUT_MS: u32 = 1000;
+const BACKOFF_MS_MAX: f64 = 1000;
+/** How long a call may be silent before it is taken for lost: its root context went away with the answer. */
+const CALL_LOST_MS: f64 = 3000;
+const GAUGES_MS: f64 = 250;
+const ALIVE_MS: f64 = 1000;
+
+const STATUS_HEADER: Text = text(':status');
+const SYNC_PATH = '/v1/sync';
+
+/** One report is built at a time, by whichever plugin's turn it is; the host copies it at once. */
+const region: usize = heap.alloc(FRAME_BYTES_MAX);
+const tableNext: usize = memory.data(8, 8);
+
+export class Leader {
+  private claim: Claim = new Claim();
+  private cluster: Text = 0;
+  private headers: Text = 0;
+  private hasCall: bool = false;
+  private callId: u32 = 0;
+  private calledMs: f64 = 0;
+  private nextMs: f64 = 0;
+  private failures: u32 = 0;
+  private gaugesMs: f64 = 0;
+  private aliveMs: f64 = 0;
+  private sentRecords: u32 = 0;
+  private sentBytes: u32 = 0;
+  private tableWritten: u64 = 0;
+  private gauges: StaticArray<u32>;
+  private gaugeIds: StaticArray<u32>;
+  /** The control plane's epoch and sequence that this gateway has seen last. */
+  private epoch: u64 = 0;
+  private poolHash: u64 = 0;
+  private sequence: u64 = 0;
+  wantsSnapshot: bool = false;
+
+  constructor(
+    private keys: Keyspace,
+    private pool: u32,
+    private nonce: u64,
+    private counters: Counters,
+    private exchange: Exchange,
+  ) {
+    this.gauges = new StaticArray<u32>(podSlots());
+    this.gaugeIds = new StaticArray<u32>(podSlots());
+  }
+
+  get leads(): bool {
+    return this.claim.held;
+  }
+
+  /** Takes over where to sync from the configuration. Allocates: on configuration only. */
+  configure(config: Config, token: string): void {
+    if (this.cluster != 0) {
+      textFree(this.cluster);
+      textFree(this.headers);
+      this.cluster = 0;
+    }
+    if (config.syncCluster.length == 0) return;
+    this.cluster = textOf(config.syncCluster.ptr, config.syncCluster.length);
+    const flat = [':method', 'POST', ':path', SYNC_PATH, ':authority', config.syncAuthority.toString()];
+    flat.push('content-type');
+    flat.push('application/octet-stream');
+    if (token.length > 0) {
+      flat.push('authorization');
+      flat.push('Bearer ' + token);
+    }
+    this.headers = pairs(flat);
+  }
+
+  /** Takes or renews the lease, and does what a leader does. `gateway` is the gateway's name. */
+  tick(nowMs: f64, config: Config, settings: Settings, gateway: Bytes): void {
+    if (this.cluster == 0) return;
+    this.keepLease(nowMs);
+    if (!this.claim.held) return;
+    this.report(nowMs, config, settings, gateway);
+    if (nowMs - this.gaugesMs >= GAUGES_MS) {
+      this.gaugesMs = nowMs;
+      this.recordGauges();
+    }
+    if (nowMs - this.aliveMs >= ALIVE_MS) {
+      this.aliveMs = nowMs;
+      this.counters.recordAlive(nowMs);
+    }
+  }
+
+  /** Gives the lease up when the plugin is removed. */
+  leave(): void {
+    this.claim.release(this.keys.of(KEY_LEADER, 0), this.nonce);
+    this.exchange.collects = false;
+  }
+
+  private keepLease(nowMs: f64): void {
+    if (this.claim.held && this.claim.expiryMs - nowMs > LEASE_MS / 2) return;
+    const had = this.claim.held;
+    const has = this.claim.hold(this.keys.of(KEY_LEADER, 0), this.nonce, nowMs, LEASE_MS);
+    if (has && !had) {
+      this.counters.countElection();
+      this.hasCall = false;
+      this.failures = 0;
+      this.nextMs = nowMs;
+    }
+    if (had && !has) this.exchange.outbox.clear();
+    this.exchange.collects = has;
+  }
+
+  private report(nowMs: f64, config: Config, settings: Settings, gateway: Bytes): void {
+    this.poolHash = settings.poolHash;
+    if (this.hasCall && nowMs - this.calledMs > CALL_LOST_MS) this.failed(nowMs);
+    if (this.hasCall || nowMs < this.nextMs) return;
+    const flags = this.wantsSnapshot ? FLAG_WANT_SNAPSHOT : 0;
+    frameBegin(region, FRAME_BYTES_MAX, KIND_REPORT, this.epoch, this.sequence, this.poolHash, settings.version, flags);
+    this.writeLoads();
+    const first = this.exchange.outbox.first;
+    this.writeTouches(gateway.length);
+    writeGateway(this.nonce, first, this.exchange.members(), gateway.ptr, gateway.length);
+    const bytes = frameEnd();
+    this.nextMs = nowMs + <f64>config.syncIntervalMs;
+    if (call(this.cluster, this.headers, region, bytes, CALL_TIMEOUT_MS) != STATUS_OK) {
+      this.failed(nowMs);
+      return;
+    }
+    this.hasCall = true;
+    this.callId = <u32>resultNumber;
+    this.calledMs = nowMs;
+  }
+
+  private writeLoads(): void {
+    for (let pod: u32 = 0; pod < podSlots(); pod++) {
+      if (!podInPool(pod, this.pool)) continue;
+      let inFlight = loadOwnN(pod);
+      let prefill = loadOwnQ(pod);
+      let used = loadOwnUsed(pod);
+      for (let source = 0; source < SEGMENTS_MAX; source++) {
+        inFlight += loadForeignN(source, pod);
+        prefill += loadForeignQ(source, pod);
+        used += loadForeignUsed(source, pod);
+      }
+      if (!writeLoad(podId(pod), <u32>inFlight, <u32>prefill, <u32>used, 0, <f32>podSlowness(pod))) return;
+    }
+  }
+
+  /** As many waiting touches as fit; the rest goes with the next report. */
+  private writeTouches(nameBytes: u32): void {
+    const box = this.exchange.outbox;
+    const reserve = nameBytes + 64;
+    this.sentRecords = 0;
+    this.sentBytes = 0;
+    while (this.sentRecords < box.records) {
+      const record = box.ptr + this.sentBytes;
+      const bytes = touchBytesOf(load<u16>(record, 6));
+      if (frameRoom() < bytes + reserve || !writeTouchRecord(record, bytes)) return;
+      this.sentRecords++;
+      this.sentBytes += bytes;
+    }
+  }
+
+  private failed(nowMs: f64): void {
+    this.hasCall = false;
+    this.failures++;
+    this.counters.countSyncFailed();
+    let wait: f64 = 50;
+    for (let i: u32 = 0; i < this.failures && wait < BACKOFF_MS_MAX; i++) wait *= 2;
+    this.nextMs = nowMs + wait;
+  }
+
+  /** The answer to a call. Returns false when it was not this leader's. */
+  answered(id: u32, nowMs: f64): bool {
+    if (!this.hasCall || id != this.callId) return false;
+    this.hasCall = false;
+    const ok = header(HEADERS_CALL, STATUS_HEADER) == STATUS_OK && resultBytes == 3 && load<u8>(resultPtr) == 0x32;
+    if (!ok || bufferSize(BUFFER_CALL_BODY) != STATUS_OK) {
+      this.failed(nowMs);
+      return true;
+    }
+    if (bufferBytes(BUFFER_CALL_BODY, 0, <usize>resultNumber) != STATUS_OK || !this.take(resultPtr, <u32>resultBytes)) {
+      this.counters.countSyncRejected();
+      this.failed(nowMs);
+      return true;
+    }
+    this.failures = 0;
+    this.counters.countSyncOk();
+    return true;
+  }
+
+  /** Takes in a body of one or more frames. False when any of them is not sound; those before it have been taken. */
+  private take(ptr: usize, length: u32): bool {
+    let at: u32 = 0;
+    let frames: u32 = 0;
+    while (at < length) {
+      if (frameCheck(ptr + at, length - at) != FRAME_OK) return false;
+      const bytes = frameBytes();
+      if (framePool() == this.poolHash) {
+        this.publish(ptr + at, bytes);
+        frames++;
+      }
+      at += bytes;
+    }
+    return frames > 0;
+  }
+
+  private publish(frame: usize, bytes: u32): void {
+    this.epoch = frameEpoch();
+    this.sequence = frameSequence();
+    if (frameHas(SECTION_GATEWAY)) {
+      const box = this.exchange.outbox;
+      const taken = gatewayTouchesNext() - box.first;
+      if (taken == this.sentRecords) box.drop(this.sentRecords, this.sentBytes);
+      this.sentRecords = 0;
+      this.sentBytes = 0;
+    }
+    if (frameHas(SECTION_TOUCHES)) {
+      const isLast = (frameFlags() & FLAG_MORE) == 0;
+      if (isLast) this.wantsSnapshot = false;
+      this.put(KEY_TABLE, <u32>(this.tableWritten % TABLE_RING), frame, bytes);
+      this.tableWritten++;
+      store<u64>(tableNext, this.tableWritten);
+      this.put(KEY_TABLE_NEXT, 0, tableNext, 8);
+    }
+    if (frameHas(SECTION_METRICS)) this.put(KEY_METRICS, 0, frame, bytes);
+    if (frameHas(SECTION_POOL)) this.put(KEY_POOL, 0, frame, bytes);
+  }
+
+  private put(kind: u8, index: u32, ptr: usize, bytes: u32): void {
+    const key = this.keys.of(kind, index);
+    sharedDataSet(key.ptr, key.length, ptr, bytes);
+  }
+
+  /** Requests in flight of each pod, over all workers: set, not added up, so that a worker that died leaves no rest. */
+  private recordGauges(): void {
+    for (let pod: u32 = 0; pod < podSlots(); pod++) {
+      const id = podInPool(pod, this.pool) ? podId(pod) : 0;
+      if (this.gaugeIds[pod] != id) {
+        if (this.gaugeIds[pod] != 0) this.counters.setGauge(this.gauges[pod], 0);
+        this.gaugeIds[pod] = id;
+        if (id != 0) this.gauges[pod] = this.counters.podGauge(podAddressPtr(pod), podAddressBytes(pod));
+      }
+      if (id == 0) continue;
+      let inFlight = loadOwnN(pod);
+      for (let source = 0; source < SEGMENTS_MAX; source++) inFlight += loadForeignN(source, pod);
+      this.counters.setGauge(this.gauges[pod], <u64>inFlight);
+    }
+  }
+}

@@ -1,0 +1,82 @@
+// The callbacks that Envoy calls, one line each. Whatever a callback does stands in plugin.ts (a root context's part) or in
+// stream.ts (a request's part). Every header and body callback continues: this filter never holds anything back.
+export { proxy_abi_version_0_2_1, proxy_on_memory_allocate } from './proxy-wasm/memory';
+import {
+  pluginAnswered,
+  pluginConfigure,
+  pluginIsRoot,
+  pluginRootCreate,
+  pluginRootDelete,
+  pluginTick,
+} from './plugin';
+import { ACTION_CONTINUE } from './proxy-wasm/status';
+import {
+  streamCreate,
+  streamDelete,
+  streamEnd,
+  streamRequestBody,
+  streamRequestHeaders,
+  streamRequestTrailers,
+  streamResponseBody,
+  streamResponseHeaders,
+} from './stream';
+
+export function proxy_on_context_create(context: u32, root: u32): void {
+  if (root == 0) pluginRootCreate(context);
+  else streamCreate(context, root);
+}
+
+export function proxy_on_vm_start(_root: u32, _bytes: u32): u32 {
+  return 1;
+}
+
+export function proxy_on_configure(root: u32, bytes: u32): u32 {
+  return pluginConfigure(root, bytes) ? 1 : 0;
+}
+
+export function proxy_on_tick(root: u32): void {
+  pluginTick(root);
+}
+
+export function proxy_on_http_call_response(root: u32, call: u32, _headers: u32, _bytes: u32, _trailers: u32): void {
+  pluginAnswered(root, call);
+}
+
+export function proxy_on_request_headers(context: u32, _headers: u32, endOfStream: u32): u32 {
+  streamRequestHeaders(context, endOfStream != 0);
+  return ACTION_CONTINUE;
+}
+
+export function proxy_on_request_body(context: u32, bytes: u32, endOfStream: u32): u32 {
+  streamRequestBody(context, bytes, endOfStream != 0);
+  return ACTION_CONTINUE;
+}
+
+export function proxy_on_request_trailers(context: u32, _trailers: u32): u32 {
+  streamRequestTrailers(context);
+  return ACTION_CONTINUE;
+}
+
+export function proxy_on_response_headers(context: u32, _headers: u32, _endOfStream: u32): u32 {
+  streamResponseHeaders(context);
+  return ACTION_CONTINUE;
+}
+
+export function proxy_on_response_body(context: u32, bytes: u32, _endOfStream: u32): u32 {
+  streamResponseBody(context, bytes);
+  return ACTION_CONTINUE;
+}
+
+export function proxy_on_log(context: u32): void {
+  streamEnd(context);
+}
+
+export function proxy_on_done(context: u32): u32 {
+  streamEnd(context);
+  return 1;
+}
+
+export function proxy_on_delete(context: u32): void {
+  if (pluginIsRoot(context)) pluginRootDelete(context);
+  else streamDelete(context);
+}

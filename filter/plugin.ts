@@ -1,0 +1,278 @@
+// A plugin: one WasmPlugin of the gateway, which picks for one pool, as seen by one VM.
+//
+// State belongs to the VM and the plugin's name, never to a root context: a configuration change makes a new root in the
+// same VM and runs the start-up callbacks again, while old streams keep the old root, which ticks until they end. Plugins
+// that use the same code share a VM, so the VM keeps a short list of them.
+import { Bytes, bytesEqual, copyBytes } from './bytes';
+import { Config, configError, parseConfig } from './config';
+import { Counters } from './counters';
+import { framePoolHashOf } from './engine/frame';
+import {
+  DIGEST_PAGES_PER_STREAM,
+  FRAME_NAME_BYTES_MAX,
+  NAME_BYTES_MAX,
+  OUTBOX_BYTES,
+  POOLS_MAX,
+  ROOTS_MAX,
+} from './engine/limits';
+import { poolCapacityRefresh, tableInit } from './engine/pods';
+import { Exchange } from './exchange';
+import { Keyspace } from './keyspace';
+import { Leader } from './leader';
+import { podsDrop, podsInit } from './pods';
+import {
+  bufferBytes,
+  environment,
+  logText,
+  nowMs,
+  property,
+  randomSeed as hostRandom,
+  resultBytes,
+  resultPtr,
+  tickEvery,
+} from './proxy-wasm/host';
+import { BUFFER_PLUGIN_CONFIGURATION, LOG_ERROR, LOG_INFO, LOG_WARN, STATUS_OK } from './proxy-wasm/status';
+import { path, text, Text, textFree } from './proxy-wasm/text';
+import { Settings } from './settings';
+import { streamsInit, streamsTick } from './stream';
+
+const TICK_MS: u32 = 5;
+/** How often a VM looks for siblings that it does not know yet. */
+const DISCOVER_MS: f64 = 50;
+
+const PROPERTY_PLUGIN_NAME: Text = path(['plugin_name']);
+const PROPERTY_NODE_ID: Text = path(['node', 'id']);
+const VARIABLE_TOKEN: Text = text('WARMPATH_SYNC_TOKEN');
+const GATEWAY_DEFAULT = 'gateway';
+
+const plugins: StaticArray<Plugin | null> = new StaticArray<Plugin | null>(POOLS_MAX);
+/** Root contexts and the plugin of each; a place with id 0 is free. */
+const rootIds: StaticArray<u32> = new StaticArray<u32>(ROOTS_MAX);
+const rootPlugins: StaticArray<i32> = new StaticArray<i32>(ROOTS_MAX);
+/** The bounds that the VM's tables were reserved with; null before the first configuration. */
+let bounds: Config | null = null;
+let nonce: u64 = 0;
+
+export class Plugin {
+  config: Config = new Config();
+  counters: Counters;
+  settings: Settings;
+  exchange: Exchange;
+  leader: Leader;
+  gateway: Bytes = new Bytes(FRAME_NAME_BYTES_MAX);
+  private discoveredMs: f64 = 0;
+
+  constructor(
+    public name: Bytes,
+    public pool: u32,
+    config: Config,
+  ) {
+    const keys = new Keyspace(name);
+    const counters = new Counters();
+    const exchange = new Exchange(keys, pool, nonce + pool, counters, OUTBOX_BYTES);
+    this.counters = counters;
+    this.settings = new Settings(keys, pool, framePoolHashOf(config.pool.ptr, config.pool.length), counters);
+    this.exchange = exchange;
+    this.leader = new Leader(keys, pool, nonce + pool, counters, exchange);
+  }
+
+  /** Takes over a configuration that was read without error. */
+  configure(config: Config): void {
+    const poolHash = framePoolHashOf(config.pool.ptr, config.pool.length);
+    if (poolHash != this.settings.poolHash) {
+      podsDrop(this.pool);
+      this.settings.reset(poolHash);
+    }
+    this.config.assign(config);
+    this.counters.define(config.pool.toString());
+    this.nameGateway();
+    let token = '';
+    if (environment(VARIABLE_TOKEN) == STATUS_OK) token = String.UTF8.decodeUnsafe(resultPtr, resultBytes);
+    this.leader.configure(config, token);
+  }
+
+  /** The configured name or Envoy's node id, in the visible ASCII that the wire format allows. */
+  private nameGateway(): void {
+    const gateway = this.gateway;
+    if (this.config.gateway.length > 0) copyBytes(gateway, this.config.gateway.ptr, this.config.gateway.length);
+    else if (property(PROPERTY_NODE_ID) == STATUS_OK) copyBytes(gateway, resultPtr, <u32>resultBytes);
+    if (gateway.length == 0) gateway.appendString(GATEWAY_DEFAULT);
+    for (let i: u32 = 0; i < gateway.length; i++) {
+      const c = load<u8>(gateway.ptr + i);
+      if (c < 0x21 || c > 0x7e) store<u8>(gateway.ptr + i, 0x5f);
+    }
+  }
+
+  /** Whether requests to this Envoy cluster are this plugin's to pick for. */
+  listsCluster(ptr: usize, length: u32): bool {
+    const list = this.config.clusters;
+    for (let at: u32 = 0; at + length + 2 <= list.length; at++) {
+      const start = list.ptr + at;
+      if (load<u8>(start) != 0x0a || load<u8>(start + length + 1) != 0x0a) continue;
+      if (bytesEqual(start + 1, ptr, length)) return true;
+    }
+    return false;
+  }
+
+  tick(now: f64): void {
+    const discovers = now - this.discoveredMs >= DISCOVER_MS;
+    if (discovers) this.discoveredMs = now;
+    poolCapacityRefresh(this.pool);
+    this.settings.read(now);
+    this.exchange.keepSegment(now);
+    this.exchange.readSiblings(now, discovers);
+    this.exchange.publishHead(now);
+    this.leader.tick(now, this.config, this.settings, this.gateway);
+  }
+
+  /** The last root went: the plugin was removed from this VM. Its table and pods go, and its claims are given back. */
+  leave(): void {
+    this.exchange.leave();
+    this.leader.leave();
+    podsDrop(this.pool);
+    this.settings.reset(0);
+  }
+}
+
+/** A new root context: which plugin it belongs to is known when it is configured. */
+export function pluginRootCreate(root: u32): void {
+  for (let i = 0; i < ROOTS_MAX; i++) {
+    if (rootIds[i] != 0) continue;
+    rootIds[i] = root;
+    rootPlugins[i] = -1;
+    return;
+  }
+}
+
+/** A root context goes away; with the last root of a plugin its part in the gateway's exchange ends. */
+export function pluginRootDelete(root: u32): void {
+  let pool = -1;
+  for (let i = 0; i < ROOTS_MAX; i++) {
+    if (rootIds[i] != root) continue;
+    pool = rootPlugins[i];
+    rootIds[i] = 0;
+  }
+  if (pool < 0 || newestRoot(pool) != 0) return;
+  const plugin = plugins[pool];
+  if (plugin !== null) plugin.leave();
+}
+
+/** Whether this is a root context and not a stream. */
+export function pluginIsRoot(context: u32): bool {
+  for (let i = 0; i < ROOTS_MAX; i++) {
+    if (rootIds[i] == context) return true;
+  }
+  return false;
+}
+
+export function pluginOfRoot(root: u32): Plugin | null {
+  for (let i = 0; i < ROOTS_MAX; i++) {
+    if (rootIds[i] == root) return rootPlugins[i] < 0 ? null : plugins[rootPlugins[i]];
+  }
+  return null;
+}
+
+/** The plugin of a pool slot that a stream was opened with. */
+export function pluginAt(pool: u32): Plugin {
+  return plugins[pool]!;
+}
+
+/** Reads and takes over a configuration. False refuses it: Envoy then keeps the one before, or does not start. */
+export function pluginConfigure(root: u32, bytes: u32): bool {
+  if (bufferBytes(BUFFER_PLUGIN_CONFIGURATION, 0, bytes) != STATUS_OK) {
+    say(LOG_ERROR, 'pluginConfig: found nothing, expected a JSON object with at least "pool"');
+    return false;
+  }
+  const config = parseConfig(resultPtr, <u32>resultBytes);
+  if (config === null) {
+    say(LOG_ERROR, configError());
+    return false;
+  }
+  startOnce(config);
+  const pool = poolFor(config);
+  if (pool < 0) {
+    say(
+      LOG_ERROR,
+      'pluginConfig: more than ' + POOLS_MAX.toString() + ' plugins share this VM; give one its own vm_id',
+    );
+    return false;
+  }
+  for (let i = 0; i < ROOTS_MAX; i++) {
+    if (rootIds[i] == root) rootPlugins[i] = pool;
+  }
+  const plugin = pluginAt(pool);
+  plugin.configure(config);
+  tickEvery(TICK_MS);
+  say(LOG_INFO, 'configured for pool ' + config.pool.toString());
+  return true;
+}
+
+/** One tick of one root. Old roots tick on while their streams last; only the newest of a plugin does the work. */
+export function pluginTick(root: u32): void {
+  const plugin = pluginOfRoot(root);
+  if (plugin === null || newestRoot(<i32>plugin.pool) != root) return;
+  const now = nowMs();
+  streamsTick(now);
+  plugin.tick(now);
+}
+
+/** The control plane's answer, which comes to the root that called. */
+export function pluginAnswered(root: u32, call: u32): void {
+  const plugin = pluginOfRoot(root);
+  if (plugin !== null) plugin.leader.answered(call, nowMs());
+}
+
+/** Host ids grow, so the newest root is the one with the largest; 0 when there is none. */
+function newestRoot(pool: i32): u32 {
+  let newest: u32 = 0;
+  for (let i = 0; i < ROOTS_MAX; i++) {
+    if (rootIds[i] != 0 && rootPlugins[i] == pool && rootIds[i] > newest) newest = rootIds[i];
+  }
+  return newest;
+}
+
+/** Reserves the VM's tables, once: the first plugin's bounds hold for all that share the VM. */
+function startOnce(config: Config): void {
+  const first = bounds;
+  if (first !== null) {
+    if (
+      first.podsMax != config.podsMax ||
+      first.blocksMax != config.blocksMax ||
+      first.streamsMax != config.streamsMax
+    ) {
+      say(LOG_WARN, 'pluginConfig: bounds: other bounds are in force since this VM started; they change with a new VM');
+    }
+    return;
+  }
+  const kept = new Config();
+  kept.assign(config);
+  bounds = kept;
+  nonce = hostRandom() & ~(<u64>0xff);
+  tableInit(config.podsMax, config.blocksMax, nonce);
+  podsInit();
+  streamsInit(config.streamsMax, config.streamsMax * DIGEST_PAGES_PER_STREAM);
+}
+
+/** The pool slot of the plugin that is being configured; a new plugin gets the first free one. -1: none is free. */
+function poolFor(config: Config): i32 {
+  const name = property(PROPERTY_PLUGIN_NAME) == STATUS_OK;
+  const ptr = resultPtr;
+  const length = name ? <u32>resultBytes : 0;
+  for (let pool = 0; pool < <i32>POOLS_MAX; pool++) {
+    const plugin = plugins[pool];
+    if (plugin !== null && plugin.name.equals(ptr, length)) return pool;
+    if (plugin !== null) continue;
+    const kept = new Bytes(NAME_BYTES_MAX);
+    copyBytes(kept, ptr, length);
+    plugins[pool] = new Plugin(kept, pool, config);
+    return pool;
+  }
+  return -1;
+}
+
+/** Logs a sentence. Allocates: for start-up and configuration only. */
+function say(level: u32, sentence: string): void {
+  const line = text('warmpath: ' + sentence);
+  logText(level, line);
+  textFree(line);
+}

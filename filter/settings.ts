@@ -1,0 +1,200 @@
+// What the control plane decided for a pool, as this VM took it over from shared data: settings, secret, endpoints, load.
+//
+// The leader writes the frames as they came; every VM looks whether the version of a value changed and, if so, applies it.
+// Without any frame yet there is no secret and there are no endpoints: requests pass and Envoy balances them.
+import { Counters } from './counters';
+import { secretClear, secretSet } from './engine/digest';
+import {
+  frameBlockBytes,
+  frameBytesPerToken,
+  frameCheck,
+  frameCount,
+  frameHas,
+  frameMode,
+  framePolicy,
+  framePool,
+  frameSecret,
+  frameSettingsVersion,
+  frameToolsPosition,
+  frameWindowBytes,
+  loadAgeMs,
+  loadInFlight,
+  loadPodId,
+  loadPrefillTokens,
+  loadUsedTokens,
+  metricsAgeMs,
+  metricsFlags,
+  metricsKvUsage,
+  metricsPodId,
+  metricsRunning,
+  metricsWaiting,
+  touchesNext,
+  FRAME_OK,
+  METRICS_KV_USAGE,
+  METRICS_RUNNING,
+  METRICS_STALE,
+  METRICS_WAITING,
+  SECRET_BYTES,
+  SECTION_ENDPOINTS,
+  SECTION_LOAD,
+  SECTION_METRICS,
+  SECTION_POOL,
+} from './engine/frame';
+import { SOURCE_GATEWAYS, TABLE_RING } from './engine/limits';
+import { loadForeignSet, loadMetrics } from './engine/load';
+import { poolBytesPerTokenSet, poolPolicySet } from './engine/pool';
+import { residencyPodClear } from './engine/residency';
+import { scanPoolSet } from './engine/scan';
+import { Keyspace, KEY_METRICS, KEY_POOL, KEY_TABLE, KEY_TABLE_NEXT } from './keyspace';
+import { podInPool, podOfId, podsApply, podSlots } from './pods';
+import { resultBytes, resultCas, resultPtr, sharedData } from './proxy-wasm/host';
+import { STATUS_OK } from './proxy-wasm/status';
+import { applyTouch } from './touches';
+
+/** The study of POLICY: other gateways' load is worth all of it at 50 ms, half at 250 ms, a fifth or less at 1 s. */
+const FRESH_MS: f64 = 50;
+const HALF_MS: f64 = 200;
+const MODE_OFF: u32 = 0;
+const MODE_ACTIVE: u32 = 2;
+
+export class Settings {
+  version: u32 = 0;
+  policy: u32 = 0;
+  toolsPosition: u32 = 0;
+  hasSecret: bool = false;
+  private mode: u32 = MODE_OFF;
+  private secret: usize = heap.alloc(SECRET_BYTES);
+  private poolCas: u32 = 0;
+  private metricsCas: u32 = 0;
+  private tableRead: u64 = 0;
+  private isTableKnown: bool = false;
+
+  constructor(
+    private keys: Keyspace,
+    private pool: u32,
+    public poolHash: u64,
+    private counters: Counters,
+  ) {}
+
+  /** Nothing is decided and nothing is counted, before the first settings as well as in mode off. */
+  get isOff(): bool {
+    return this.mode == MODE_OFF;
+  }
+
+  /** Picks steer. In shadow mode they are made and counted only. */
+  get isActive(): bool {
+    return this.mode == MODE_ACTIVE;
+  }
+
+  /** Takes over whatever changed in shared data since the last call. */
+  read(nowMs: f64): void {
+    if (this.changed(KEY_POOL, this.poolCas)) {
+      this.poolCas = resultCas;
+      if (this.isOurs()) this.applyPool(nowMs);
+    }
+    if (this.version == 0) return;
+    if (this.changed(KEY_METRICS, this.metricsCas)) {
+      this.metricsCas = resultCas;
+      if (this.isOurs()) {
+        this.applyMetrics(nowMs);
+        if (frameHas(SECTION_LOAD)) this.applyLoad();
+      }
+    }
+    this.readTable();
+  }
+
+  private changed(kind: u8, cas: u32): bool {
+    const key = this.keys.of(kind, 0);
+    return sharedData(key.ptr, key.length) == STATUS_OK && resultCas != cas;
+  }
+
+  private isOurs(): bool {
+    return frameCheck(resultPtr, <u32>resultBytes) == FRAME_OK && framePool() == this.poolHash;
+  }
+
+  private applyPool(nowMs: f64): void {
+    if (!frameHas(SECTION_POOL)) return;
+    this.version = frameSettingsVersion();
+    this.mode = frameMode();
+    this.policy = framePolicy();
+    poolPolicySet(this.pool, this.policy);
+    this.toolsPosition = frameToolsPosition();
+    scanPoolSet(this.pool, frameBlockBytes(), frameWindowBytes());
+    poolBytesPerTokenSet(this.pool, frameBytesPerToken());
+    if (frameSecret() != 0) this.applySecret(frameSecret(), nowMs);
+    if (frameHas(SECTION_ENDPOINTS)) podsApply(this.pool);
+  }
+
+  /** Keys made with another secret mean nothing, so a new one empties the table. */
+  private applySecret(secret: usize, nowMs: f64): void {
+    if (this.hasSecret && memory.compare(this.secret, secret, SECRET_BYTES) == 0) return;
+    if (this.hasSecret) {
+      for (let pod: u32 = 0; pod < podSlots(); pod++) {
+        if (podInPool(pod, this.pool)) residencyPodClear(pod, nowMs);
+      }
+    }
+    memory.copy(this.secret, secret, SECRET_BYTES);
+    secretSet(this.pool, this.secret);
+    this.hasSecret = true;
+  }
+
+  private applyMetrics(nowMs: f64): void {
+    const count = frameCount(SECTION_METRICS);
+    for (let i: u32 = 0; i < count; i++) {
+      const pod = podOfId(this.pool, metricsPodId(i));
+      const flags = metricsFlags(i);
+      if (pod < 0 || flags & METRICS_STALE) continue;
+      const running = flags & METRICS_RUNNING ? <f64>metricsRunning(i) : -1;
+      const waiting = flags & METRICS_WAITING ? <f64>metricsWaiting(i) : -1;
+      const kvUsage = flags & METRICS_KV_USAGE ? <f64>metricsKvUsage(i) : -1;
+      loadMetrics(pod, running, waiting, kvUsage, nowMs - <f64>metricsAgeMs(i));
+    }
+  }
+
+  /** Other gateways' load counts less the older it is. */
+  private applyLoad(): void {
+    for (let pod: u32 = 0; pod < podSlots(); pod++) {
+      if (podInPool(pod, this.pool)) loadForeignSet(SOURCE_GATEWAYS, pod, 0, 0, 0);
+    }
+    const count = frameCount(SECTION_LOAD);
+    for (let i: u32 = 0; i < count; i++) {
+      const pod = podOfId(this.pool, loadPodId(i));
+      if (pod < 0) continue;
+      const ageMs = <f64>loadAgeMs(i);
+      const trust = ageMs <= FRESH_MS ? 1 : 1 / (1 + (ageMs - FRESH_MS) / HALF_MS);
+      const inFlight = <f64>loadInFlight(i) * trust;
+      const prefill = <f64>loadPrefillTokens(i) * trust;
+      loadForeignSet(SOURCE_GATEWAYS, pod, inFlight, prefill, <f64>loadUsedTokens(i) * trust);
+    }
+  }
+
+  private readTable(): void {
+    const head = this.keys.of(KEY_TABLE_NEXT, 0);
+    if (sharedData(head.ptr, head.length) != STATUS_OK || resultBytes != 8) return;
+    const next = load<u64>(resultPtr);
+    if (!this.isTableKnown || next < this.tableRead) {
+      this.isTableKnown = true;
+      this.tableRead = next > TABLE_RING ? next - TABLE_RING : 0;
+    }
+    if (next - this.tableRead > TABLE_RING) {
+      this.counters.countLost(<u32>(next - this.tableRead - TABLE_RING));
+      this.tableRead = next - TABLE_RING;
+    }
+    for (; this.tableRead < next; this.tableRead++) {
+      const key = this.keys.of(KEY_TABLE, <u32>(this.tableRead % TABLE_RING));
+      if (sharedData(key.ptr, key.length) != STATUS_OK || !this.isOurs()) continue;
+      while (touchesNext()) applyTouch(this.pool);
+    }
+  }
+
+  /** Another pool, after a configuration change: everything begins anew. */
+  reset(poolHash: u64): void {
+    this.poolHash = poolHash;
+    this.version = 0;
+    this.mode = MODE_OFF;
+    this.poolCas = 0;
+    this.metricsCas = 0;
+    this.hasSecret = false;
+    secretClear(this.pool);
+  }
+}

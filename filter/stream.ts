@@ -1,0 +1,434 @@
+// One request from its first header to its end: read the prompt as it passes, pick a pod, count it, learn from the answer.
+//
+// The filter never holds anything back and never changes a byte. It watches the body go by, decides when the body has
+// ended (or the trailers have come), and leaves its pick in filter state, where the next filter in the chain makes a header of it.
+// Whatever it cannot read is balanced by load and counted with its reason. All state of a request is one record in the
+// tables below, reserved when the VM started; what must happen exactly once has a bit in the record's flags.
+import { contextAdd, contextRemove, contextsInit, contextSlot } from './contexts';
+import { chainEnds, chainKeys, chainRun } from './engine/chain';
+import { STREAM_CHUNK_BYTES } from './engine/limits';
+import {
+  loadDispatch,
+  loadEnd,
+  loadFailure,
+  loadFirstToken,
+  loadObserveTtft,
+  loadPredictedTtftMs,
+  loadSuccess,
+} from './engine/load';
+import { pickedPod, pickedUncached, policyPick } from './engine/policy';
+import { poolBytesPerToken, poolObserveOutput, poolObservePrompt, poolTokens } from './engine/pool';
+import {
+  REASON_CLUSTER,
+  REASON_ENCODING,
+  REASON_METHOD,
+  REASON_NO_BODY,
+  REASON_NONE,
+  REASON_NO_SECRET,
+  REASON_PATH,
+  REASON_STREAMS_FULL,
+} from './engine/reasons';
+import { residencyLookup, matchBytes, residencyTouch, residencyTouchChain } from './engine/residency';
+import {
+  API_NONE,
+  API_OTHER,
+  apiOfPath,
+  scanClose,
+  scanEnd,
+  scanFeed,
+  scanInit,
+  scanOpen,
+  scanPromptBytes,
+  scanStream,
+} from './engine/scan';
+import {
+  usageCachedTokens,
+  usageCompletionTokens,
+  usageFeed,
+  usageInit,
+  usageOpen,
+  usagePromptTokens,
+} from './engine/usage';
+import { Bytes } from './bytes';
+import { Plugin, pluginAt, pluginOfRoot } from './plugin';
+import { podAddressBytes, podAddressPtr, podId, podOfAddress } from './pods';
+import { bufferBytes, header, nowMs, property, propertySet, resultBytes, resultPtr } from './proxy-wasm/host';
+import {
+  BUFFER_REQUEST_BODY,
+  BUFFER_RESPONSE_BODY,
+  HEADERS_REQUEST,
+  HEADERS_RESPONSE,
+  STATUS_OK,
+} from './proxy-wasm/status';
+import { path, text, textEquals, Text } from './proxy-wasm/text';
+
+const HEADER_METHOD: Text = text(':method');
+const HEADER_PATH: Text = text(':path');
+const HEADER_STATUS: Text = text(':status');
+const HEADER_ENCODING: Text = text('content-encoding');
+const HEADER_TYPE: Text = text('content-type');
+const VALUE_POST: Text = text('POST');
+const VALUE_IDENTITY: Text = text('identity');
+const VALUE_EVENT_STREAM: Text = text('text/event-stream');
+const PROPERTY_CLUSTER: Text = path(['xds', 'cluster_name']);
+const PROPERTY_UPSTREAM: Text = path(['upstream', 'address']);
+const PROPERTY_FLAGS: Text = path(['response', 'flags']);
+const PROPERTY_PICK: Text = path(['warmpath.pick']);
+
+/** Envoy's response flags for a failure of the upstream: request timeout, remote reset, connect failure, termination. */
+const UPSTREAM_FAILURES: u64 = (1 << 2) | (1 << 4) | (1 << 5) | (1 << 6);
+
+// What a record still owes or has already done.
+const DECIDES: u32 = 1; // the end of the body will bring a decision
+const SCANS: u32 = 2; // a scanner slot is open
+const COUNTED: u32 = 4; // in flight on its pod
+const PREFILL: u32 = 8; // its uncached tokens are outstanding on its pod
+const STREAMED: u32 = 16; // the client asked for a streamed answer
+const EVENTS: u32 = 32; // the answer is an event stream
+const ANSWERED: u32 = 64; // response headers have come
+const FAILED: u32 = 128; // the answer says that the pod failed
+
+const NONE: i32 = -1;
+
+let flags: StaticArray<u32> = new StaticArray<u32>(0);
+let contexts: StaticArray<u32> = new StaticArray<u32>(0);
+let plugins: StaticArray<u8> = new StaticArray<u8>(0);
+let scans: StaticArray<i32> = new StaticArray<i32>(0);
+let reasons: StaticArray<u32> = new StaticArray<u32>(0);
+let bodyBytes: StaticArray<u32> = new StaticArray<u32>(0);
+let pods: StaticArray<i32> = new StaticArray<i32>(0);
+let podIds: StaticArray<u32> = new StaticArray<u32>(0);
+let uncached: StaticArray<u32> = new StaticArray<u32>(0);
+let promptBytes: StaticArray<u32> = new StaticArray<u32>(0);
+let matchedBytes: StaticArray<u32> = new StaticArray<u32>(0);
+let deepestKeys: StaticArray<u64> = new StaticArray<u64>(0);
+let dispatchedMs: StaticArray<f64> = new StaticArray<f64>(0);
+let aheadTokens: StaticArray<f64> = new StaticArray<f64>(0);
+let releaseMs: StaticArray<f64> = new StaticArray<f64>(0);
+/** Free slots form a list through this array; `freeSlot` is its head. */
+let nextFree: StaticArray<i32> = new StaticArray<i32>(0);
+let freeSlot: i32 = NONE;
+let count: u32 = 0;
+const pickText: Bytes = new Bytes(160);
+
+/** Reserves the records of `streams` requests at a time. */
+export function streamsInit(streams: u32, digestPages: u32): void {
+  count = streams;
+  contextsInit(streams);
+  scanInit(streams, digestPages);
+  usageInit(streams);
+  flags = new StaticArray<u32>(streams);
+  contexts = new StaticArray<u32>(streams);
+  plugins = new StaticArray<u8>(streams);
+  scans = new StaticArray<i32>(streams);
+  reasons = new StaticArray<u32>(streams);
+  bodyBytes = new StaticArray<u32>(streams);
+  pods = new StaticArray<i32>(streams);
+  podIds = new StaticArray<u32>(streams);
+  uncached = new StaticArray<u32>(streams);
+  promptBytes = new StaticArray<u32>(streams);
+  matchedBytes = new StaticArray<u32>(streams);
+  deepestKeys = new StaticArray<u64>(streams);
+  dispatchedMs = new StaticArray<f64>(streams);
+  aheadTokens = new StaticArray<f64>(streams);
+  releaseMs = new StaticArray<f64>(streams);
+  nextFree = new StaticArray<i32>(streams);
+  for (let slot: u32 = 0; slot < streams; slot++) nextFree[slot] = slot + 1 < streams ? <i32>(slot + 1) : NONE;
+  freeSlot = streams > 0 ? 0 : NONE;
+}
+
+/** A request began. When there is no record left it passes uncounted by load, but counted by reason. */
+export function streamCreate(context: u32, root: u32): void {
+  const plugin = pluginOfRoot(root);
+  if (plugin === null) return;
+  const slot = freeSlot;
+  if (slot == NONE) {
+    plugin.counters.countFallback(REASON_STREAMS_FULL);
+    return;
+  }
+  freeSlot = nextFree[slot];
+  contextAdd(context, slot);
+  flags[slot] = 0;
+  contexts[slot] = context;
+  plugins[slot] = <u8>plugin.pool;
+  scans[slot] = NONE;
+  reasons[slot] = REASON_NONE;
+  bodyBytes[slot] = 0;
+  pods[slot] = NONE;
+  podIds[slot] = 0;
+  uncached[slot] = 0;
+  promptBytes[slot] = 0;
+  matchedBytes[slot] = 0;
+  deepestKeys[slot] = 0;
+}
+
+/** Path, method and encoding must be read now: after this callback the headers are out of reach. */
+export function streamRequestHeaders(context: u32, endOfStream: bool): void {
+  const slot = contextSlot(context);
+  if (slot < 0) return;
+  const plugin = pluginAt(plugins[slot]);
+  if (plugin.settings.isOff) return;
+  if (plugin.config.clusters.length > 0 && !isOurCluster(plugin)) {
+    plugin.counters.countFallback(REASON_CLUSTER);
+    return;
+  }
+  if (header(HEADERS_REQUEST, HEADER_METHOD) != STATUS_OK || !textEquals(VALUE_POST, resultPtr, resultBytes)) {
+    plugin.counters.countFallback(REASON_METHOD);
+    return;
+  }
+  const api = header(HEADERS_REQUEST, HEADER_PATH) == STATUS_OK ? apiOfPath(resultPtr, <u32>resultBytes) : API_NONE;
+  if (api == API_NONE || api == API_OTHER) {
+    // Its route is not held, so no pick can come in time; it is counted on the pod that answers.
+    plugin.counters.countFallback(REASON_PATH);
+    return;
+  }
+  flags[slot] |= DECIDES;
+  const isEncoded =
+    header(HEADERS_REQUEST, HEADER_ENCODING) == STATUS_OK &&
+    resultBytes > 0 &&
+    !textEquals(VALUE_IDENTITY, resultPtr, resultBytes);
+  if (isEncoded) reasons[slot] = REASON_ENCODING;
+  else if (endOfStream) reasons[slot] = REASON_NO_BODY;
+  else if (!plugin.settings.hasSecret) reasons[slot] = REASON_NO_SECRET;
+  else {
+    scans[slot] = scanOpen(plugin.pool, api);
+    if (scans[slot] < 0) reasons[slot] = REASON_STREAMS_FULL;
+    else flags[slot] |= SCANS;
+  }
+  if (endOfStream) decide(slot, plugin);
+}
+
+function isOurCluster(plugin: Plugin): bool {
+  if (property(PROPERTY_CLUSTER) != STATUS_OK) return false;
+  return plugin.listsCluster(resultPtr, <u32>resultBytes);
+}
+
+/** Bytes of the body passed: each callback brings only new ones, since nothing is ever held back here. */
+export function streamRequestBody(context: u32, bytes: u32, endOfStream: bool): void {
+  const slot = contextSlot(context);
+  if (slot < 0 || !(flags[slot] & DECIDES)) return;
+  if (flags[slot] & SCANS) {
+    for (let at: u32 = 0; at < bytes; at += STREAM_CHUNK_BYTES) {
+      const rest = bytes - at;
+      const take = rest < STREAM_CHUNK_BYTES ? rest : STREAM_CHUNK_BYTES;
+      if (bufferBytes(BUFFER_REQUEST_BODY, at, take) != STATUS_OK) break;
+      scanFeed(scans[slot], resultPtr, <u32>resultBytes);
+    }
+  }
+  const room = u32.MAX_VALUE - bodyBytes[slot];
+  bodyBytes[slot] += bytes < room ? bytes : room;
+  if (endOfStream) decide(slot, pluginAt(plugins[slot]));
+}
+
+/** HTTP/2 requests with trailers end here and not in a body callback. */
+export function streamRequestTrailers(context: u32): void {
+  const slot = contextSlot(context);
+  if (slot >= 0 && flags[slot] & DECIDES) decide(slot, pluginAt(plugins[slot]));
+}
+
+function decide(slot: i32, plugin: Plugin): void {
+  flags[slot] &= ~DECIDES;
+  const now = nowMs();
+  plugin.exchange.readSiblings(now, false);
+  let keys: u32 = 0;
+  let prompt = bodyBytes[slot];
+  if (flags[slot] & SCANS) {
+    const scan = scans[slot];
+    reasons[slot] = scanEnd(scan);
+    if (reasons[slot] == REASON_NONE) {
+      keys = chainRun(scan, plugin.settings.toolsPosition);
+      prompt = scanPromptBytes(scan);
+    }
+    if (scanStream(scan)) flags[slot] |= STREAMED;
+  }
+  promptBytes[slot] = prompt;
+  if (reasons[slot] != REASON_NONE) plugin.counters.countFallback(reasons[slot]);
+  residencyLookup(plugin.pool, chainKeys(), chainEnds(), keys);
+  const picked = policyPick(plugin.pool, plugin.settings.policy, prompt, keys > 0 ? chainKeys()[0] : 0, now);
+  if (picked == 0) {
+    plugin.counters.countUnpicked();
+  } else {
+    const pod = pickedPod(0);
+    matchedBytes[slot] = matchBytes(pod);
+    if (keys > 0) {
+      deepestKeys[slot] = chainKeys()[keys - 1];
+      plugin.counters.countMatch(prompt, matchedBytes[slot]);
+    }
+    if (plugin.settings.isActive) {
+      steer(picked);
+      plugin.counters.countPick(plugin.settings.policy);
+    }
+    dispatch(slot, pod, pickedUncached(0), now);
+    if (keys > 0) residencyTouch(pod, now, 0, chainKeys(), chainEnds(), 0, keys);
+    plugin.exchange.publishTouch(pod, now, chainKeys(), chainEnds(), keys);
+    plugin.exchange.publishHead(now);
+  }
+  closeScan(slot);
+}
+
+/** Leaves the pick for the next filter: "best,second,third", which a retry walks in this order. */
+function steer(picked: u32): void {
+  pickText.length = 0;
+  for (let i: u32 = 0; i < picked; i++) {
+    const pod = pickedPod(i);
+    if (i > 0) pickText.append(0x2c);
+    pickText.appendBytes(podAddressPtr(pod), podAddressBytes(pod));
+  }
+  propertySet(PROPERTY_PICK, pickText.ptr, pickText.length);
+}
+
+function dispatch(slot: i32, pod: i32, tokens: u32, now: f64): void {
+  pods[slot] = pod;
+  podIds[slot] = podId(pod);
+  uncached[slot] = tokens;
+  dispatchedMs[slot] = now;
+  releaseMs[slot] = now + loadPredictedTtftMs(pod, tokens, now);
+  aheadTokens[slot] = loadDispatch(pod, tokens, now);
+  flags[slot] |= COUNTED | PREFILL;
+}
+
+/** Takes a request off its pod's counters, whichever of its bits are still set; safe to call at any time. */
+function settle(slot: i32): void {
+  const pod = pods[slot];
+  const isThere = pod >= 0 && podId(pod) == podIds[slot];
+  if (isThere && flags[slot] & COUNTED) loadEnd(pod, uncached[slot], (flags[slot] & PREFILL) != 0);
+  flags[slot] &= ~(COUNTED | PREFILL);
+}
+
+export function streamResponseHeaders(context: u32): void {
+  const slot = contextSlot(context);
+  if (slot < 0) return;
+  const plugin = pluginAt(plugins[slot]);
+  if (plugin.settings.isOff && pods[slot] == NONE) return;
+  const isError = statusClass() >= 5;
+  if (!(flags[slot] & ANSWERED)) usageOpen(slot);
+  flags[slot] |= ANSWERED;
+  if (header(HEADERS_RESPONSE, HEADER_TYPE) == STATUS_OK && startsWith(VALUE_EVENT_STREAM)) flags[slot] |= EVENTS;
+  followUpstream(slot, plugin);
+  if (isError) flags[slot] |= FAILED;
+  else flags[slot] &= ~FAILED;
+}
+
+function statusClass(): u32 {
+  if (header(HEADERS_RESPONSE, HEADER_STATUS) != STATUS_OK || resultBytes == 0) return 0;
+  return <u32>load<u8>(resultPtr) - 0x30;
+}
+
+function startsWith(value: Text): bool {
+  const bytes = load<u32>(value);
+  return resultBytes >= bytes && memory.compare(resultPtr, value + 4, bytes) == 0;
+}
+
+/** Moves the counters to the host that really answers: a retry, Envoy's fallback, or a request that was not picked for. */
+function followUpstream(slot: i32, plugin: Plugin): void {
+  if (property(PROPERTY_UPSTREAM) != STATUS_OK || resultBytes == 0) return;
+  const actual = podOfAddress(plugin.pool, resultPtr, <u32>resultBytes);
+  if (actual < 0 || actual == pods[slot]) return;
+  const now = nowMs();
+  if (pods[slot] >= 0) {
+    plugin.counters.countMoved();
+    if (plugin.settings.isActive && podId(pods[slot]) == podIds[slot]) loadFailure(pods[slot], now);
+  }
+  settle(slot);
+  const tokens = uncached[slot] > 0 ? uncached[slot] : poolTokens(plugin.pool, promptBytes[slot]);
+  dispatch(slot, actual, tokens, now);
+  if (deepestKeys[slot] != 0) residencyTouchChain(actual, now, deepestKeys[slot]);
+  plugin.exchange.publishChain(actual, now, deepestKeys[slot]);
+  plugin.exchange.publishHead(now);
+}
+
+export function streamResponseBody(context: u32, bytes: u32): void {
+  const slot = contextSlot(context);
+  if (slot < 0 || bytes == 0 || pods[slot] < 0) return;
+  if (flags[slot] & EVENTS && flags[slot] & PREFILL) firstToken(slot);
+  for (let at: u32 = 0; at < bytes; at += STREAM_CHUNK_BYTES) {
+    const rest = bytes - at;
+    if (bufferBytes(BUFFER_RESPONSE_BODY, at, rest < STREAM_CHUNK_BYTES ? rest : STREAM_CHUNK_BYTES) != STATUS_OK)
+      return;
+    usageFeed(slot, resultPtr, <u32>resultBytes);
+  }
+}
+
+function firstToken(slot: i32): void {
+  flags[slot] &= ~PREFILL;
+  const pod = pods[slot];
+  if (podId(pod) != podIds[slot]) return;
+  const now = nowMs();
+  loadFirstToken(pod, uncached[slot]);
+  if (!(flags[slot] & FAILED)) loadObserveTtft(pod, now - dispatchedMs[slot], aheadTokens[slot]);
+  const exchange = pluginAt(plugins[slot]).exchange;
+  exchange.markDirty();
+  exchange.publishHead(now);
+}
+
+/** The request is over, however it ended. The host says so in more than one callback; only the first finds anything. */
+export function streamEnd(context: u32): void {
+  const slot = contextSlot(context);
+  if (slot < 0) return;
+  flags[slot] &= ~DECIDES;
+  closeScan(slot);
+  if (!(flags[slot] & COUNTED)) return;
+  const plugin = pluginAt(plugins[slot]);
+  const pod = pods[slot];
+  if (podId(pod) == podIds[slot]) judge(slot, pod);
+  settle(slot);
+  learn(slot, plugin);
+  plugin.exchange.markDirty();
+  plugin.exchange.publishHead(nowMs());
+}
+
+function judge(slot: i32, pod: i32): void {
+  const hasFlags = property(PROPERTY_FLAGS) == STATUS_OK && resultBytes == 8;
+  const broken = hasFlags && (load<u64>(resultPtr) & UPSTREAM_FAILURES) != 0;
+  if (broken || flags[slot] & FAILED) {
+    pluginAt(plugins[slot]).counters.countFailure();
+    loadFailure(pod, nowMs());
+  } else if (flags[slot] & ANSWERED) {
+    loadSuccess(pod);
+  }
+}
+
+/** What the engine says of the request it has answered corrects the estimates: bytes per token, hits, answer length. */
+function learn(slot: i32, plugin: Plugin): void {
+  if (!(flags[slot] & ANSWERED) || flags[slot] & FAILED || reasons[slot] != REASON_NONE) return;
+  const prompt = usagePromptTokens(slot);
+  if (prompt <= 0) return;
+  poolObservePrompt(plugin.pool, promptBytes[slot], prompt);
+  const output = usageCompletionTokens(slot);
+  if (output >= 0) poolObserveOutput(plugin.pool, output);
+  const cached = usageCachedTokens(slot);
+  const predicted = <f64>matchedBytes[slot] / poolBytesPerToken(plugin.pool);
+  if (cached >= 0) plugin.counters.countUsage(prompt, cached, <u32>predicted);
+}
+
+/** The context goes away. */
+export function streamDelete(context: u32): void {
+  const slot = contextSlot(context);
+  if (slot < 0) return;
+  streamEnd(context);
+  contextRemove(context);
+  contexts[slot] = 0;
+  nextFree[slot] = freeSlot;
+  freeSlot = slot;
+}
+
+function closeScan(slot: i32): void {
+  if (flags[slot] & SCANS) scanClose(scans[slot]);
+  flags[slot] &= ~SCANS;
+}
+
+/**
+ * Releases the prefill of answers that are not streamed at the time when their first token was predicted: they show none,
+ * and holding it to the end would make busy pods look busier than they are (POLICY: 1.45 against 1.05).
+ */
+export function streamsTick(now: f64): void {
+  for (let slot: u32 = 0; slot < count; slot++) {
+    const bits = flags[slot];
+    if (!(bits & PREFILL) || bits & STREAMED || releaseMs[slot] > now) continue;
+    flags[slot] = bits & ~PREFILL;
+    const pod = pods[slot];
+    if (podId(pod) != podIds[slot]) continue;
+    loadFirstToken(pod, uncached[slot]);
+    pluginAt(plugins[slot]).exchange.markDirty();
+  }
+}

@@ -1,0 +1,110 @@
+// The smallest control plane that can be: it answers every report at once with settings, secret and endpoints, keeps the reports
+// for the test to look at, and can be made to fall silent or to lie. The Node host and a real Envoy are both given it.
+
+import { loadEngine } from '../../control-plane/engine/instance.ts';
+import { Frames } from '../../control-plane/engine/frames.ts';
+import type { FrameExports } from '../../control-plane/engine/frame-exports.ts';
+import type { EndpointRecord, Frame, PoolMode, ToolsPosition, TouchRecord } from '../../control-plane/engine/frames.ts';
+
+export const SECRET = Uint8Array.from({ length: 32 }, (_, i) => i + 1);
+
+/** 16 bytes of an address that is written a.b.c.d. */
+export function mappedAddress(text: string): Uint8Array {
+  const bytes = new Uint8Array(16);
+  bytes.set([0xff, 0xff, ...text.split('.').map(Number)], 10);
+  return bytes;
+}
+
+/** Endpoints `ip:port` as records, podId 1 for the first. */
+export function endpointRecords(endpoints: string[]): EndpointRecord[] {
+  return endpoints.map((endpoint, i) => {
+    const [address, port] = endpoint.split(':') as [string, string];
+    return {
+      podId: i + 1,
+      address: mappedAddress(address),
+      port: Number(port),
+      ready: true,
+      drain: false,
+      weight: 1,
+      capacityTokens: 100_000,
+      startedSeconds: 0,
+    };
+  });
+}
+
+export class FakeControlPlane {
+  readonly frames: Frames;
+  readonly reports: Frame[] = [];
+  endpoints: EndpointRecord[];
+  settingsVersion = 1;
+  policy = 0;
+  mode: PoolMode = 'active';
+  toolsPosition: ToolsPosition = 'auto';
+  secret: Uint8Array | undefined = SECRET;
+  /** Touches that the next answer carries, as if another gateway had made them. */
+  touches: TouchRecord[] = [];
+  /** Changes an answer before it is sent. */
+  spoil: ((body: Uint8Array) => Uint8Array) | undefined;
+
+  static async create(endpoints: string[]): Promise<FakeControlPlane> {
+    return new FakeControlPlane(new Frames((await loadEngine<FrameExports>()).exports), endpoints);
+  }
+
+  private constructor(frames: Frames, endpoints: string[]) {
+    this.frames = frames;
+    this.endpoints = endpointRecords(endpoints);
+  }
+
+  answer(body: Uint8Array): Uint8Array {
+    const { frame } = this.frames.decode(body);
+    this.reports.push(frame);
+    const isNew = frame.settingsVersion !== this.settingsVersion;
+    const touches = this.touches;
+    this.touches = [];
+    const answer = this.frames.encode({
+      kind: 'delta',
+      epoch: 7n,
+      sequence: BigInt(this.reports.length),
+      poolHash: frame.poolHash,
+      settingsVersion: this.settingsVersion,
+      flags: [],
+      ...(isNew ? this.#settings() : {}),
+      ...(touches.length > 0 ? { touches } : {}),
+      gateway: {
+        incarnation: frame.gateway!.incarnation,
+        touchesNext: frame.gateway!.touchesNext + BigInt(frame.touches?.length ?? 0),
+        workers: 0,
+        name: 'control-plane',
+      },
+    });
+    return this.spoil ? this.spoil(answer) : answer;
+  }
+
+  #settings(): Partial<Frame> {
+    return {
+      pool: {
+        mode: this.mode,
+        policy: this.policy,
+        toolsPosition: this.toolsPosition,
+        blockBytes: 256,
+        windowBytes: 0,
+        syncIntervalMs: 50,
+        bytesPerToken: 4,
+        weights: { prefix: 3, queue: 2, kv: 2 },
+      },
+      ...(this.secret ? { secret: this.secret } : {}),
+      endpoints: this.endpoints,
+    };
+  }
+
+  /** Changes settings or endpoints; they are in force after the next sync. */
+  change(change: (self: this) => void): void {
+    change(this);
+    this.settingsVersion++;
+  }
+
+  /** Everything that was touched since the reports were cleared last. */
+  touched(): TouchRecord[] {
+    return this.reports.flatMap((report) => report.touches ?? []);
+  }
+}

@@ -1,0 +1,215 @@
+// One request's way through filter.wasm: what is picked, what is counted, what is learnt, and that all of it ends at zero.
+
+import { beforeEach, describe, expect, test } from 'vitest';
+import { chat, Gateway, PATH, podAddress, words } from './gateway.ts';
+
+let gateway: Gateway;
+beforeEach(async () => {
+  gateway = (await Gateway.start()).settle();
+});
+
+describe('a pick', () => {
+  test('is a list of three different pods, left in filter state at the end of the body', () => {
+    const stream = gateway.roots[0]!.stream({ headers: { ':method': 'POST', ':path': PATH } });
+    const body = JSON.stringify(chat(words('s', 4000), 'hello'));
+    stream.requestBody(body.slice(0, 100));
+    expect(gateway.picks(stream)).toEqual([]);
+    stream.requestBody(body.slice(100), true);
+    const picks = gateway.picks(stream);
+    expect(picks).toHaveLength(3);
+    expect(new Set(picks).size).toBe(3);
+    for (const pick of picks) expect(gateway.endpoints.map((_, i) => podAddress(i))).toContain(pick);
+  });
+
+  test('comes with trailers as well', () => {
+    const stream = gateway.roots[0]!.stream({ headers: { ':method': 'POST', ':path': PATH } });
+    stream.requestBody(JSON.stringify(chat(words('s', 4000), 'hello')));
+    stream.requestTrailers({ 'x-t': '1' });
+    expect(gateway.picks(stream)).toHaveLength(3);
+  });
+
+  test('goes to the pod that holds the prompt, whoever asks and however it is cut', () => {
+    const system = words('shared', 8000);
+    const first = gateway.request(0, chat(system, 'one'));
+    const home = gateway.picks(first)[0]!;
+    gateway.answer(first);
+    for (let i = 0; i < 20; i++) {
+      const stream = gateway.roots[0]!.stream({ headers: { ':method': 'POST', ':path': PATH } });
+      for (const byte of Buffer.from(JSON.stringify(chat(system, `user ${i}`))))
+        stream.requestBody(Uint8Array.of(byte));
+      stream.requestBody('', true);
+      expect(gateway.picks(stream)[0]).toBe(home);
+      gateway.answer(stream);
+    }
+    expect(gateway.metric('warmpath_matched_bytes_total.pool.pool')).toBeGreaterThan(20 * 7500);
+  });
+
+  test('spreads different prompts', () => {
+    const pods = new Set<string>();
+    for (let i = 0; i < 16; i++) pods.add(gateway.picks(gateway.request(0, chat(words(`p${i}-`, 8000), 'x')))[0]!);
+    expect(pods.size).toBe(4);
+  });
+
+  test('leaves out a pod that is not ready or drains', () => {
+    gateway.change(() => {
+      gateway.endpoints[0]!.ready = false;
+      gateway.endpoints[1]!.drain = true;
+    });
+    gateway.settle();
+    for (let i = 0; i < 20; i++) {
+      const picks = gateway.picks(gateway.request(0, chat(words(`q${i}-`, 3000), 'x')));
+      expect(picks.length).toBeGreaterThan(0);
+      for (const pick of picks) expect([podAddress(2), podAddress(3)]).toContain(pick);
+    }
+  });
+
+  test('is made and counted, but steers nothing in shadow mode; nothing is made in mode off', () => {
+    gateway.change((plane) => (plane.mode = 'shadow'));
+    gateway.settle();
+    const shadow = gateway.request(0, chat(words('s', 3000), 'x'));
+    expect(gateway.picks(shadow)).toEqual([]);
+    expect(gateway.metric('warmpath_prompt_bytes_total.pool.pool')).toBeGreaterThan(3000);
+    gateway.answer(shadow);
+    gateway.change((plane) => (plane.mode = 'off'));
+    gateway.settle();
+    const before = gateway.metric('warmpath_prompt_bytes_total.pool.pool');
+    expect(gateway.picks(gateway.request(0, chat(words('s', 3000), 'x')))).toEqual([]);
+    expect(gateway.metric('warmpath_prompt_bytes_total.pool.pool')).toBe(before);
+  });
+});
+
+describe('a request that cannot be read', () => {
+  const body = JSON.stringify(chat(words('s', 3000), 'x'));
+  test.each([
+    ['not-json', 'this is not JSON', {}],
+    ['truncated', body.slice(0, 2000), {}],
+    ['encoding', body, { 'content-encoding': 'gzip' }],
+    ['too-deep', `{"messages":${'['.repeat(5000)}${']'.repeat(5000)}}`, {}],
+  ])('%s: is picked for by load and counted', (reason, text, headers) => {
+    const stream = gateway.request(0, text, headers);
+    expect(gateway.picks(stream).length).toBeGreaterThan(0);
+    expect(gateway.fallbacks(reason)).toBe(1);
+    gateway.answer(stream, { status: 400, sse: false });
+    gateway.settle();
+    expect(gateway.inFlight()).toEqual([0, 0, 0, 0]);
+  });
+
+  test('another path or method passes without a pick, counted on the pod that answers', () => {
+    const other = gateway.request(0, body, { ':path': '/v1/embeddings' });
+    const get = gateway.request(0, '', { ':method': 'GET' });
+    expect(gateway.picks(other)).toEqual([]);
+    expect(gateway.picks(get)).toEqual([]);
+    expect(gateway.fallbacks('path')).toBe(1);
+    expect(gateway.fallbacks('method')).toBe(1);
+    other.properties['upstream.address'] = podAddress(2);
+    other.responseHeaders({ ':status': '200', 'content-type': 'application/json' });
+    gateway.settle();
+    expect(gateway.inFlight()).toEqual([0, 0, 1, 0]);
+    other.finish();
+    get.finish();
+    gateway.settle();
+    expect(gateway.inFlight()).toEqual([0, 0, 0, 0]);
+  });
+});
+
+describe('what the answer teaches', () => {
+  test('a retry moves the counters to the host that answered, and the next request follows it', () => {
+    const system = words('moved', 8000);
+    const stream = gateway.request(0, chat(system, 'x'));
+    const [first, second] = gateway.picks(stream) as [string, string];
+    stream.properties['upstream.address'] = second;
+    stream.responseHeaders({ ':status': '200', 'content-type': 'text/event-stream' });
+    gateway.settle();
+    const index = Number(second.split('.')[3]!.split(':')[0]) - 1;
+    expect(gateway.inFlight()).toEqual([0, 1, 2, 3].map((i) => (i === index ? 1 : 0)));
+    expect(gateway.metric('warmpath_moved_total.pool.pool')).toBe(1);
+    stream.responseBody('', true);
+    stream.finish();
+    const next = gateway.request(0, chat(system, 'y'));
+    expect(gateway.picks(next)[0]).toBe(second);
+    expect(gateway.picks(next)[0]).not.toBe(first);
+  });
+
+  test('a pod that fails fast does not draw the traffic', () => {
+    const bad = gateway.picks(gateway.request(0, chat(words('a', 3000), 'x')))[0]!;
+    let toBad = 0;
+    for (let i = 0; i < 100; i++) {
+      const stream = gateway.request(0, chat(words(`f${i}`, 3000), 'x'));
+      const pick = gateway.picks(stream)[0]!;
+      if (pick === bad) toBad++;
+      gateway.answer(stream, { status: pick === bad ? 500 : 200 });
+      gateway.host.advance(10);
+    }
+    expect(toBad).toBeLessThan(20);
+  });
+
+  test('usage is counted: prompt, cached and predicted tokens', () => {
+    const system = words('u', 8000);
+    gateway.answer(gateway.request(0, chat(system, 'x')), {
+      usage: { prompt_tokens: 2000, completion_tokens: 5, prompt_tokens_details: { cached_tokens: 0 } },
+    });
+    gateway.answer(gateway.request(0, chat(system, 'y')), {
+      usage: { prompt_tokens: 2000, completion_tokens: 5, prompt_tokens_details: { cached_tokens: 1984 } },
+    });
+    expect(gateway.metric('warmpath_prompt_tokens_total.pool.pool')).toBe(4000);
+    expect(gateway.metric('warmpath_cached_tokens_total.pool.pool')).toBe(1984);
+    const predicted = gateway.metric('warmpath_predicted_cached_tokens_total.pool.pool');
+    expect(predicted).toBeGreaterThan(1800);
+    expect(predicted).toBeLessThan(2100);
+  });
+});
+
+describe('in flight', () => {
+  /** Every way in which a request can end, as the host plays it. */
+  const endings: ((gateway: Gateway, i: number) => void)[] = [
+    (g, i) => g.answer(g.request(0, chat(words(`e${i % 7}`, 2000), 'x'))),
+    (g, i) => g.answer(g.request(0, chat(words(`e${i % 7}`, 2000), 'x')), { sse: false }),
+    (g) => g.request(0, chat(words('gone', 2000), 'x')).finish(), // client gone before an answer
+    (g) => {
+      const stream = g.request(0, chat(words('reset', 2000), 'x'));
+      stream.properties['upstream.address'] = g.picks(stream)[0]!;
+      stream.responseHeaders({ ':status': '200', 'content-type': 'text/event-stream' });
+      stream.responseBody('data: {}\n\n');
+      stream.finish({ 'response.flags': 1 << 6 }); // the engine died mid-stream
+    },
+    (g) => g.answer(g.request(0, chat(words('c', 2000), 'x')), { status: 400, sse: false }),
+    (g) => g.answer(g.request(0, chat(words('c', 2000), 'x')), { status: 500, sse: false }),
+    (g) => {
+      const stream = g.request(0, chat(words('timeout', 2000), 'x'));
+      stream.responseHeaders({ ':status': '504', 'content-type': 'text/plain' }); // Envoy's own answer
+      stream.responseBody('upstream request timeout', true);
+      stream.finish({ 'response.flags': 1 << 2 });
+    },
+    (g) => {
+      const stream = g.roots[0]!.stream({ headers: { ':method': 'POST', ':path': PATH } });
+      stream.requestBody('{"messages":[{"role":"us');
+      stream.responseHeaders({ ':status': '413' });
+      stream.finish(); // the hold limit answered in the middle of the body
+    },
+    (g) => g.roots[0]!.stream({ headers: { ':method': 'POST', ':path': PATH } }).finish(),
+    (g) => g.answer(g.request(0, chat(words('m', 2000), 'x')), { upstream: podAddress(3) }),
+  ];
+
+  test('is zero on every pod after 10,000 requests that end in every way, and memory has not grown', () => {
+    const { memory } = gateway.host.vm('worker-1');
+    const before = memory.bytes;
+    const late: (() => void)[] = [];
+    for (let i = 0; i < 10_000; i++) {
+      endings[i % endings.length]!(gateway, i);
+      if (i % 50 === 0) {
+        const stream = gateway.request(0, chat(words(`late${i}`, 1500), 'x'));
+        late.push(() => gateway.answer(stream));
+      }
+      if (late.length > 20) late.shift()!();
+      if (i % 100 === 0) gateway.host.advance(5);
+      gateway.host.logs.length = 0;
+    }
+    for (const end of late) end();
+    gateway.settle(60_000);
+    expect(gateway.inFlight()).toEqual([0, 0, 0, 0]);
+    expect(gateway.reports.at(-1)!.load!.map((load) => [load.inFlight, load.prefillTokens, load.usedTokens])).toEqual(
+      [0, 1, 2, 3].map(() => [0, 0, 0]),
+    );
+    expect(memory.bytes).toBe(before);
+  });
+});
