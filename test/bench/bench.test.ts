@@ -1,0 +1,33 @@
+// The benches still run: each of them once with few operations, and their command line.
+import { execFile } from 'node:child_process';
+import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
+import { describe, expect, test } from 'vitest';
+import { reportOf, textOf, type Report } from '../../bench/measure.ts';
+import { policyCases } from '../../bench/policy.ts';
+import { residencyCases } from '../../bench/residency.ts';
+
+const root = dirname(dirname(import.meta.dirname));
+
+describe.each([
+  ['residency', residencyCases, 9],
+  ['policy', policyCases, 12],
+] as const)('bench/%s.ts', (bench, casesOf, count) => {
+  test('measures every case', async () => {
+    const report = reportOf(bench, await casesOf(true), true);
+    expect(report.results.length).toBe(count);
+    for (const { name, nsMin, nsMedian, nsMax } of report.results) {
+      expect(nsMin, name).toBeGreaterThan(0);
+      expect(nsMedian, name).toBeGreaterThanOrEqual(nsMin);
+      expect(nsMax, name).toBeGreaterThanOrEqual(nsMedian);
+      expect(textOf(report)).toContain(name);
+    }
+  });
+});
+
+test('--json prints one document with machine and versions', async () => {
+  const { stdout } = await promisify(execFile)(process.execPath, [join(root, 'bench/policy.ts'), '--json', '--tiny']);
+  const report = JSON.parse(stdout) as Report;
+  expect(report).toMatchObject({ bench: 'policy', versions: { node: process.versions.node } });
+  expect(report.machine).not.toBe('');
+});
