@@ -42,7 +42,7 @@ beforeAll(async () => {
     wasmTargets: { name: string; entry: string; target: string; sources: string[] }[];
   };
   const targets = Object.fromEntries(wasmTargets.map(({ target }) => [target, {}]));
-  write('asconfig.json', JSON.stringify({ targets, options: { runtime: 'stub', optimizeLevel: 0 } }));
+  write('asconfig.json', JSON.stringify({ targets, options: { runtime: 'minimal', optimizeLevel: 0 } }));
   for (const { entry } of wasmTargets) write(entry, 'export function answer(): i32 { return 1; }\n');
   write('filter/engine/limits.ts', 'export const ANSWER: i32 = 42;\n');
 });
