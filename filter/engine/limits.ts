@@ -13,8 +13,9 @@ export const FRAME_NAME_BYTES_MAX: u32 = 256;
 export const POOLS_MAX: u32 = 8;
 // Pod slots of one VM, over all pools.
 export const PODS_MAX: u32 = 1024;
-// Blocks that all pods together may hold. The control plane asks for more than a gateway does.
-export const NODES_MAX: u32 = 1 << 24;
+// What the table may take: the control plane, which asks for most, must stay below 512 MB. A table for more blocks than fit
+// is as large as fits.
+export const TABLE_BYTES_MAX: usize = 384 << 20;
 // Blocks from the first one of a prompt to a block of it; a chain is not followed further.
 export const CHAIN_BLOCKS_MAX: u32 = 8192;
 // What one block may weigh; a heavier one counts as this heavy.

@@ -12,7 +12,7 @@
 //
 // Index 0 means none, and times count in 1/64 ms. Everything is reserved by residencyInit(). The functions here take
 // pods, nodes and entries that the caller has checked or that the table itself holds.
-import { BLOCK_BYTES_MAX, CHAIN_BLOCKS_MAX, NODES_MAX, PODS_MAX, POOLS_MAX, TOUCH_STEPS_MAX } from './limits';
+import { BLOCK_BYTES_MAX, CHAIN_BLOCKS_MAX, PODS_MAX, POOLS_MAX, TABLE_BYTES_MAX, TOUCH_STEPS_MAX } from './limits';
 import { mix64 } from './random';
 
 /** The pool of a pod slot that is not in use. */
@@ -26,6 +26,8 @@ const DEPTH_MAX: u32 = CHAIN_BLOCKS_MAX - 1;
 const NODE_BYTES: usize = 24;
 const POD_BYTES: usize = 80;
 const FULLEST_EVERY: u32 = 64;
+// Hash heads take this much a node at most.
+const HEADS_BYTES_MAX: usize = 12;
 
 export let podsMax: u32 = 0;
 export let nodesMax: u32 = 0;
@@ -67,9 +69,10 @@ export let orphanCount: u64 = 0;
  */
 export function residencyInit(podCount: u32, nodeCount: u32): void {
   podsMax = (min(max(podCount, 1), PODS_MAX) + 63) & ~63;
-  nodesMax = min(max(nodeCount, 1), NODES_MAX);
   words = podsMax >> 6;
   entryBytes = (24 + ((<usize>words) << 3) + 31) & ~31;
+  const nodesFit = <u32>(TABLE_BYTES_MAX / (NODE_BYTES + entryBytes + HEADS_BYTES_MAX));
+  nodesMax = min(max(nodeCount, 1), nodesFit);
   const entryBits = max(<u32>32 - clz(nodesMax - 1), <u32>1);
   const nodeBits = max(entryBits - 1, <u32>1);
   entryShift = 64 - entryBits;

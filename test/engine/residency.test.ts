@@ -219,6 +219,17 @@ describe('bounds', () => {
     for (let pod = 0; pod < 1000; pod++) expect(large.matchBytes(pod)).toBe(prompt.ends[pod % 40]);
   });
 
+  test('a table larger than can be reserved is as large as can be', async () => {
+    const table = await Table.create({ pods: 5000, blocks: 2 ** 32 - 1 });
+    expect(table.exports.residencyPods()).toBe(1024);
+    expect(table.counters().blocks).toBeGreaterThan(2_000_000);
+    expect(table.counters().bytesReserved).toBeLessThanOrEqual(385 << 20);
+    const none = new Table(engine, { pods: 0, blocks: 0 });
+    none.exports.residencyPodAdd(0, 0, 1000n);
+    none.touch(0, 1, 0n, [1n, 2n], [10, 10]);
+    expect(none.lookup(0, [1n, 2n], [10, 20])).toBe(10);
+  });
+
   test('memory does not grow over 100,000 operations', async () => {
     const table = await Table.create({ pods: 64, blocks: 20_000, seed: 7n });
     for (let pod = 0; pod < 64; pod++) table.setPod({ pool: 0, podId: pod + 1, capacityTokens: 20_000 });
