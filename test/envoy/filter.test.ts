@@ -1,57 +1,17 @@
 // The filter in a real Envoy with a fake control plane: picks follow the prompt, everything that was counted ends at zero however requests
 // end, four workers act as one, and neither a new configuration nor new code is felt by open streams.
 
-import { createServer } from 'node:http';
-import type { Server } from 'node:http';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { FakeControlPlane, endpointRecords } from '../filter/control-plane.ts';
+import type { FakeControlPlane } from '../filter/control-plane.ts';
 import { chat, words } from '../filter/gateway.ts';
-import { envoyVersions, eventually, startGateway, wasmPath } from './harness.ts';
-import type { Answer, Behaviour, Gateway, GatewayOptions } from './harness.ts';
-
-const pluginConfig = {
-  pool: 'pool',
-  sync: { cluster: 'warmpath' },
-  bounds: { pods: 64, blocks: 65_536, streams: 2048 },
-};
-
-interface Started {
-  gateway: Gateway;
-  plane: FakeControlPlane;
-  close(): Promise<void>;
-}
-
-/** A control plane over HTTP, and a gateway that has synced with it. */
-async function start(options: GatewayOptions): Promise<Started> {
-  const plane = await FakeControlPlane.create([]);
-  const server = createServer((request, response) => {
-    const chunks: Buffer[] = [];
-    request.on('data', (chunk: Buffer) => chunks.push(chunk));
-    request.on('end', () => response.end(plane.answer(Buffer.concat(chunks))));
-  });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  const gateway = await startGateway({ pluginConfig, controlPlane: { host: '127.0.0.1', port }, ...options });
-  plane.change(() => (plane.endpoints = endpointRecords(gateway.pods.map(({ endpoint }) => endpoint))));
-  await eventually('a settled gateway', () => plane.reports.at(-1)?.settingsVersion === plane.settingsVersion);
-  // Every VM takes the settings over at its own next tick.
-  await sleep(100);
-  const close = async (): Promise<void> => {
-    await gateway.close();
-    await closeServer(server);
-  };
-  return { gateway, plane, close };
-}
-
-async function closeServer(server: Server): Promise<void> {
-  server.closeAllConnections();
-  await new Promise((resolve) => server.close(resolve));
-}
+import { pluginConfig, startFilter } from './filter-gateway.ts';
+import type { FilterGateway } from './filter-gateway.ts';
+import { envoyVersions, eventually, wasmPath } from './harness.ts';
+import type { Answer, Behaviour, Gateway } from './harness.ts';
 
 const sse: Behaviour = { sse: { events: ['{"choices":[{"delta":{"content":"a"}}]}', '[DONE]'] } };
 const inFlight = async (gateway: Gateway): Promise<number[]> =>
@@ -61,11 +21,11 @@ const settled = (plane: FakeControlPlane): boolean =>
 
 describe.each([...envoyVersions])('Envoy %s', (version) => {
   describe('with four workers', () => {
-    let started: Started;
+    let started: FilterGateway;
     let gateway: Gateway;
 
     beforeAll(async () => {
-      started = await start({
+      started = await startFilter({
         version,
         pods: [sse, sse, sse, sse],
         concurrency: 4,
@@ -77,14 +37,15 @@ describe.each([...envoyVersions])('Envoy %s', (version) => {
 
     test('requests with one prefix go to one pod, from every worker, and prefixes are spread over the pods', async () => {
       const used = new Set<string>();
-      for (let group = 0; group < 8; group++) {
+      for (let group = 0; group < 16; group++) {
         const system = words(`group${group}-`, 12_000);
         const pods = new Set<string>();
         for (let i = 0; i < 6; i++) pods.add((await gateway.chat(chat(system, `user ${i}`))).pod!);
         expect(pods.size).toBe(1);
         for (const pod of pods) used.add(pod);
       }
-      expect(used.size).toBe(4);
+      // Idle pods cost the same and the choice among them is random: that 16 groups meet two pods only is 1 in 10,000.
+      expect(used.size).toBeGreaterThanOrEqual(3);
     });
 
     test('there is one leader, and all VMs but the base one take part', async () => {
@@ -159,7 +120,7 @@ describe.each([...envoyVersions])('Envoy %s', (version) => {
     const cold: number[] = [];
     const slow: Behaviour = { ...sse, delayMs: 400 };
     for (const concurrency of [1, 4]) {
-      const { gateway, close } = await start({
+      const { gateway, close } = await startFilter({
         version,
         pods: [slow, slow, slow, slow, slow, slow, slow, slow],
         concurrency,
@@ -180,7 +141,7 @@ describe.each([...envoyVersions])('Envoy %s', (version) => {
         gapMs: 100,
       },
     };
-    const { gateway, plane, close } = await start({
+    const { gateway, plane, close } = await startFilter({
       version,
       pods: [sse, sse, sse, sse],
       concurrency: 2,
@@ -229,7 +190,7 @@ describe.each([...envoyVersions])('Envoy %s', (version) => {
   });
 
   test('a bad configuration is refused with key, value and what was expected, and the one before stays', async () => {
-    const { gateway, close } = await start({ version, pods: [sse, sse] });
+    const { gateway, close } = await startFilter({ version, pods: [sse, sse] });
     try {
       await expect(gateway.reconfigure({ pluginConfig: { ...pluginConfig, bounds: { pods: -1 } } })).rejects.toThrow();
       expect(await gateway.envoy.log()).toMatch(/bounds\.pods: found «-1.*», expected a whole number from 1 to 1024/);

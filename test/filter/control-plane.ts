@@ -108,3 +108,10 @@ export class FakeControlPlane {
     return this.reports.flatMap((report) => report.touches ?? []);
   }
 }
+
+/** Keys and ends of the one prompt that was reported since the reports were cleared; none when no touch came. */
+export function touchedKeys(plane: FakeControlPlane): { keys: bigint[]; ends: number[] } {
+  const [touch] = plane.touched();
+  let end = 0;
+  return { keys: [...(touch?.keys ?? [])], ends: [...(touch?.weights ?? [])].map((weight) => (end += weight)) };
+}
