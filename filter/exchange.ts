@@ -234,10 +234,10 @@ export class Exchange {
       this.writers[segment] = frameEpoch();
       this.ringRead[segment] = 0;
     }
-    this.readRing(segment, next, isNew);
+    this.readRing(segment, next, isNew, nowMs);
   }
 
-  private readRing(segment: i32, next: u64, isNew: bool): void {
+  private readRing(segment: i32, next: u64, isNew: bool, nowMs: f64): void {
     let from = this.ringRead[segment];
     if (from > next) from = next;
     if (next - from > RING_RECORDS) {
@@ -254,7 +254,7 @@ export class Exchange {
         continue;
       }
       while (touchesNext()) {
-        applyTouch(this.pool);
+        applyTouch(this.pool, nowMs);
         if (this.collects) this.outbox.add(touchRecord(), touchRecordBytes());
       }
     }

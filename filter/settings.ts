@@ -41,7 +41,7 @@ import {
   SECTION_POOL,
 } from './engine/frame';
 import { SOURCE_GATEWAYS, TABLE_RING } from './engine/limits';
-import { loadForeignSet, loadMetrics } from './engine/load';
+import { loadForeignAge, loadForeignSet, loadMetrics } from './engine/load';
 import { poolBytesPerTokenSet, poolPolicySet } from './engine/pool';
 import { residencyPodClear } from './engine/residency';
 import { scanPoolSet } from './engine/scan';
@@ -51,9 +51,6 @@ import { resultBytes, resultCas, resultPtr, sharedData } from './proxy-wasm/host
 import { STATUS_OK } from './proxy-wasm/status';
 import { applyTouch } from './touches';
 
-/** The study of POLICY: other gateways' load is worth all of it at 50 ms, half at 250 ms, a fifth or less at 1 s. */
-const FRESH_MS: f64 = 50;
-const HALF_MS: f64 = 200;
 const MODE_OFF: u32 = 0;
 const MODE_ACTIVE: u32 = 2;
 
@@ -66,6 +63,9 @@ export class Settings {
   private secret: usize = heap.alloc(SECRET_BYTES);
   private poolCas: u32 = 0;
   private metricsCas: u32 = 0;
+  /** The load source that stands for all other gateways of this pool together, and the time of what it told. */
+  private source: u32 = SOURCE_GATEWAYS;
+  private loadMs: f64 = 0;
   private tableRead: u64 = 0;
   private isTableKnown: bool = false;
 
@@ -74,7 +74,9 @@ export class Settings {
     private pool: u32,
     public poolHash: u64,
     private counters: Counters,
-  ) {}
+  ) {
+    this.source = SOURCE_GATEWAYS + pool;
+  }
 
   /** Nothing is decided and nothing is counted, before the first settings as well as in mode off. */
   get isOff(): bool {
@@ -97,10 +99,11 @@ export class Settings {
       this.metricsCas = resultCas;
       if (this.isOurs()) {
         this.applyMetrics(nowMs);
-        if (frameHas(SECTION_LOAD)) this.applyLoad();
+        if (frameHas(SECTION_LOAD)) this.applyLoad(nowMs);
       }
     }
-    this.readTable();
+    loadForeignAge(this.source, nowMs - this.loadMs);
+    this.readTable(nowMs);
   }
 
   private changed(kind: u8, cas: u32): bool {
@@ -151,24 +154,23 @@ export class Settings {
     }
   }
 
-  /** Other gateways' load counts less the older it is. */
-  private applyLoad(): void {
+  /** What other gateways have in hand. It counts less the older it gets, which `read` sees to at every tick. */
+  private applyLoad(nowMs: f64): void {
     for (let pod: u32 = 0; pod < podSlots(); pod++) {
-      if (podInPool(pod, this.pool)) loadForeignSet(SOURCE_GATEWAYS, pod, 0, 0, 0);
+      if (podInPool(pod, this.pool)) loadForeignSet(this.source, pod, 0, 0, 0);
     }
+    let ageMs: f64 = 0;
     const count = frameCount(SECTION_LOAD);
     for (let i: u32 = 0; i < count; i++) {
       const pod = podOfId(this.pool, loadPodId(i));
       if (pod < 0) continue;
-      const ageMs = <f64>loadAgeMs(i);
-      const trust = ageMs <= FRESH_MS ? 1 : 1 / (1 + (ageMs - FRESH_MS) / HALF_MS);
-      const inFlight = <f64>loadInFlight(i) * trust;
-      const prefill = <f64>loadPrefillTokens(i) * trust;
-      loadForeignSet(SOURCE_GATEWAYS, pod, inFlight, prefill, <f64>loadUsedTokens(i) * trust);
+      loadForeignSet(this.source, pod, loadInFlight(i), loadPrefillTokens(i), loadUsedTokens(i));
+      if (loadInFlight(i) > 0) ageMs = max(ageMs, <f64>loadAgeMs(i));
     }
+    this.loadMs = nowMs - ageMs;
   }
 
-  private readTable(): void {
+  private readTable(nowMs: f64): void {
     const head = this.keys.of(KEY_TABLE_NEXT, 0);
     if (sharedData(head.ptr, head.length) != STATUS_OK || resultBytes != 8) return;
     const next = load<u64>(resultPtr);
@@ -183,7 +185,7 @@ export class Settings {
     for (; this.tableRead < next; this.tableRead++) {
       const key = this.keys.of(KEY_TABLE, <u32>(this.tableRead % TABLE_RING));
       if (sharedData(key.ptr, key.length) != STATUS_OK || !this.isOurs()) continue;
-      while (touchesNext()) applyTouch(this.pool);
+      while (touchesNext()) applyTouch(this.pool, nowMs);
     }
   }
 

@@ -12,13 +12,17 @@ import {
 import { residencyPodClear, residencyTouchAt } from './engine/residency';
 import { podOfId } from './pods';
 
+/** A clock ahead of ours by more than this does not get to keep its blocks the newest. */
+const AHEAD_MS_MAX: f64 = 1000;
+
 /** Applies the current touch of the frame that was checked last. A pod that is not known (any more) is left out. */
-export function applyTouch(pool: u32): void {
+export function applyTouch(pool: u32, nowMs: f64): void {
   const pod = podOfId(pool, touchPodId());
   if (pod < 0) return;
+  const timeMs = min(touchTimeMs(), nowMs + AHEAD_MS_MAX);
   if (touchFlags() & TOUCH_CLEAR) {
-    residencyPodClear(pod, touchTimeMs());
+    residencyPodClear(pod, timeMs);
     return;
   }
-  residencyTouchAt(pod, touchTimeMs(), touchParentKey(), touchKeys(), touchWeights(), touchCount());
+  residencyTouchAt(pod, timeMs, touchParentKey(), touchKeys(), touchWeights(), touchCount());
 }

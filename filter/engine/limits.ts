@@ -51,7 +51,7 @@ export const ADDRESS_BYTES_MAX: u32 = 48;
 export const ROOTS_MAX: i32 = 64;
 // VMs of one gateway that tell each other what they pick: its workers and its main thread.
 export const SEGMENTS_MAX: i32 = 32;
-// The load source that stands for all other gateways together; the sources before it are segments.
+// The first of the load sources that stand for all other gateways of a pool together, one a pool; those before are segments.
 export const SOURCE_GATEWAYS: u32 = 32;
 // Touches that one VM keeps readable for its siblings. They read at every pick and every tick, so this covers a tick.
 export const RING_RECORDS: u32 = 256;
