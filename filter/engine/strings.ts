@@ -2,7 +2,19 @@
 // decoded, so that escaped and plain text are the same text. Whole stripes of plain text that lie in one chunk are digested where they are.
 import { fail, STATE_AFTER, STATE_AFTER_HIGH, STATE_COLON, STATE_ESCAPE, STATE_STRING, STATE_UNICODE } from './machine';
 import { REASON_DUPLICATE_KEY, REASON_NOT_JSON } from './reasons';
-import { AT_FILL, AT_HEX, AT_HEX_LEFT, AT_HIGH, AT_IN_KEY, AT_LIMIT, AT_SINK, AT_STATE, AT_STRIPE } from './record';
+import {
+  AT_CAPTURE,
+  AT_CAPTURE_BYTES,
+  AT_FILL,
+  AT_HEX,
+  AT_HEX_LEFT,
+  AT_HIGH,
+  AT_IN_KEY,
+  AT_LIMIT,
+  AT_SINK,
+  AT_STATE,
+  AT_STRIPE,
+} from './record';
 import { captureByte, probeByte } from './message';
 import { keyEnd, SINK_CAPTURE, SINK_NONE, SINK_PROBE, SINK_TEXT, stringEnd } from './shape';
 import { runByte, stripeDirect, stripeFull } from './text';
@@ -10,6 +22,10 @@ import { runByte, stripeDirect, stripeFull } from './text';
 // 256 entries each: the byte that a simple escape stands for, or 0; the value of a hexadecimal digit, or 255.
 const escapes: usize = memory.data(256);
 const hexDigits: usize = memory.data(256);
+const encoded: usize = memory.data(4);
+// Sixteen FF, sixteen 00: read at 16 - n it keeps a vector's first n bytes.
+const keepMask: usize = memory.data(32);
+memory.fill(keepMask, 255, 16);
 memory.fill(hexDigits, 255, 256);
 for (let i: u32 = 0; i < 10; i++) store<u8>(hexDigits + 0x30 + i, <u8>i);
 for (let i: u32 = 0; i < 6; i++) {
@@ -33,6 +49,14 @@ export function stringBytes(rec: usize, from: usize, end: usize): usize {
   if (sink == SINK_TEXT) p = textBytes(rec, p, end);
   else if (sink == SINK_NONE) p = skipBytes(p, end);
   else {
+    if (sink == SINK_CAPTURE && p + 16 <= end && load<u32>(rec, AT_CAPTURE_BYTES) == 0) {
+      const v = v128.load(p);
+      const mask = i8x16.bitmask(special(v));
+      const bytes = mask == 0 ? 16 : <u32>ctz(mask);
+      v128.store(rec + AT_CAPTURE, v128.and(v, v128.load(keepMask + 16 - bytes)));
+      store<u32>(rec, bytes, AT_CAPTURE_BYTES);
+      p += bytes;
+    }
     while (p < end) {
       const c = load<u8>(p);
       if (c == 0x22 || c == 0x5c || c < 0x20) break;
@@ -108,18 +132,32 @@ function isPlain(p: usize): bool {
   return !v128.any_true(v128.or(escaped, i8x16.eq(i8x16.sub_sat_u(lowest, i8x16.splat(0x20)), i8x16.splat(0))));
 }
 
-/** Takes plain text and complete simple escapes into the run. Returns where it stopped: at a quote, another escape, a control byte or the end. */
+/** The four hexadecimal digits at `p`; above 0xffff when one of them is not a digit. */
+function hexUnit(p: usize): u32 {
+  const a = <u32>load<u8>(hexDigits + load<u8>(p));
+  const b = <u32>load<u8>(hexDigits + load<u8>(p, 1));
+  const c = <u32>load<u8>(hexDigits + load<u8>(p, 2));
+  const d = <u32>load<u8>(hexDigits + load<u8>(p, 3));
+  return (a | b | c | d) > 15 ? 0x10000 : (a << 12) | (b << 8) | (c << 4) | d;
+}
+
+/** Takes plain text and escapes into the run. Returns where it stopped: at a quote, an escape that needs care, a control byte or the end. */
 function textBytes(rec: usize, from: usize, end: usize): usize {
   const stripe = rec + AT_STRIPE;
   let p = from;
   let fill = load<u32>(rec, AT_FILL);
   let limit = load<u32>(rec, AT_LIMIT);
+  // Text with an escape in one stripe mostly has one in the next, which is then not tried whole.
+  let isEscaped = false;
   while (true) {
-    if (fill == 0 && limit == 256 && p + 256 <= end && isPlain(p)) {
-      stripeDirect(rec, p);
-      limit = load<u32>(rec, AT_LIMIT);
-      p += 256;
-      continue;
+    if (fill == 0 && limit == 256 && p + 256 <= end) {
+      if (!isEscaped && isPlain(p)) {
+        stripeDirect(rec, p);
+        limit = load<u32>(rec, AT_LIMIT);
+        p += 256;
+        continue;
+      }
+      isEscaped = false;
     }
     // Fill the stripe from here; each round copies 16 bytes and keeps those before the first special one.
     let mask = 0;
@@ -147,11 +185,20 @@ function textBytes(rec: usize, from: usize, end: usize): usize {
     }
     if (fill < limit) {
       if (p + 1 >= end || load<u8>(p) != 0x5c) break;
+      isEscaped = true;
       const plain = load<u8>(escapes + load<u8>(p, 1));
-      if (plain == 0) break;
-      store<u8>(stripe + fill, plain);
-      fill++;
-      p += 2;
+      if (plain != 0) {
+        store<u8>(stripe + fill, plain);
+        fill++;
+        p += 2;
+      } else {
+        // A whole \u escape of a character below the surrogates' range that does not cross the stripe's end.
+        if (p + 6 > end || fill + 3 > limit || load<u8>(p, 1) != 0x75) break;
+        const unit = hexUnit(p + 2);
+        if (unit >= 0xd800) break;
+        fill += utf8(stripe + fill, unit);
+        p += 6;
+      }
       if (fill < limit) continue;
     }
     // What was copied beyond the stripe is read again.
@@ -163,6 +210,30 @@ function textBytes(rec: usize, from: usize, end: usize): usize {
   }
   store<u32>(rec, fill, AT_FILL);
   return p;
+}
+
+/** Writes a character as UTF-8. Returns its bytes. */
+function utf8(at: usize, code: u32): u32 {
+  if (code < 0x80) {
+    store<u8>(at, <u8>code);
+    return 1;
+  }
+  if (code < 0x800) {
+    store<u8>(at, <u8>(0xc0 | (code >> 6)));
+    store<u8>(at, <u8>(0x80 | (code & 63)), 1);
+    return 2;
+  }
+  if (code < 0x10000) {
+    store<u8>(at, <u8>(0xe0 | (code >> 12)));
+    store<u8>(at, <u8>(0x80 | ((code >> 6) & 63)), 1);
+    store<u8>(at, <u8>(0x80 | (code & 63)), 2);
+    return 3;
+  }
+  store<u8>(at, <u8>(0xf0 | (code >> 18)));
+  store<u8>(at, <u8>(0x80 | ((code >> 12) & 63)), 1);
+  store<u8>(at, <u8>(0x80 | ((code >> 6) & 63)), 2);
+  store<u8>(at, <u8>(0x80 | (code & 63)), 3);
+  return 4;
 }
 
 /** One byte after a backslash. Returns 1 when it was consumed, else 0. */
@@ -228,23 +299,10 @@ function codeUnit(rec: usize, unit: u32): u32 {
   return STATE_STRING;
 }
 
-/** A decoded character as UTF-8. */
+/** A decoded character into the string's sink. */
 function codePoint(rec: usize, code: u32): void {
-  if (code < 0x80) {
-    put(rec, code);
-  } else if (code < 0x800) {
-    put(rec, 0xc0 | (code >> 6));
-    put(rec, 0x80 | (code & 63));
-  } else {
-    if (code < 0x10000) {
-      put(rec, 0xe0 | (code >> 12));
-    } else {
-      put(rec, 0xf0 | (code >> 18));
-      put(rec, 0x80 | ((code >> 12) & 63));
-    }
-    put(rec, 0x80 | ((code >> 6) & 63));
-    put(rec, 0x80 | (code & 63));
-  }
+  const bytes = utf8(encoded, code);
+  for (let i: u32 = 0; i < bytes; i++) put(rec, load<u8>(encoded + i));
 }
 
 /** A decoded byte into the string's sink. */
