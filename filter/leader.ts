@@ -32,7 +32,7 @@ import {
   SECTION_POOL,
   SECTION_TOUCHES,
 } from './engine/frame';
-import { FRAME_BYTES_MAX, SEGMENTS_MAX, TABLE_RING } from './engine/limits';
+import { REPORT_BYTES, SEGMENTS_MAX, TABLE_RING } from './engine/limits';
 import {
   loadForeignN,
   loadForeignQ,
@@ -71,7 +71,7 @@ const STATUS_HEADER: Text = text(':status');
 const SYNC_PATH = '/v1/sync';
 
 /** One report is built at a time, by whichever plugin's turn it is; the host copies it at once. */
-const region: usize = heap.alloc(FRAME_BYTES_MAX);
+const region: usize = heap.alloc(REPORT_BYTES);
 const tableNext: usize = memory.data(8, 8);
 
 export class Leader {
@@ -171,7 +171,7 @@ export class Leader {
     if (this.hasCall && nowMs - this.calledMs > CALL_LOST_MS) this.failed(nowMs);
     if (this.hasCall || nowMs < this.nextMs) return;
     const flags = this.wantsSnapshot ? FLAG_WANT_SNAPSHOT : 0;
-    frameBegin(region, FRAME_BYTES_MAX, KIND_REPORT, this.epoch, this.sequence, this.poolHash, settings.version, flags);
+    frameBegin(region, REPORT_BYTES, KIND_REPORT, this.epoch, this.sequence, this.poolHash, settings.version, flags);
     this.writeLoads();
     const first = this.exchange.outbox.first;
     this.writeTouches(gateway.length);

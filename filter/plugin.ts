@@ -7,14 +7,7 @@ import { Bytes, bytesEqual, copyBytes } from './bytes';
 import { Config, configError, parseConfig } from './config';
 import { Counters } from './counters';
 import { framePoolHashOf } from './engine/frame';
-import {
-  DIGEST_PAGES_PER_STREAM,
-  FRAME_NAME_BYTES_MAX,
-  NAME_BYTES_MAX,
-  OUTBOX_BYTES,
-  POOLS_MAX,
-  ROOTS_MAX,
-} from './engine/limits';
+import { FRAME_NAME_BYTES_MAX, NAME_BYTES_MAX, OUTBOX_BYTES, POOLS_MAX, ROOTS_MAX } from './engine/limits';
 import { poolCapacityRefresh, tableInit } from './engine/pods';
 import { Exchange } from './exchange';
 import { Keyspace } from './keyspace';
@@ -248,9 +241,10 @@ function startOnce(config: Config): void {
   kept.assign(config);
   bounds = kept;
   nonce = hostRandom() & ~(<u64>0xff);
+  // The allocator doubles small memories but adds just what a large table needs, so the table comes last.
+  streamsInit(config.streamsMax);
   tableInit(config.podsMax, config.blocksMax, nonce);
   podsInit();
-  streamsInit(config.streamsMax, config.streamsMax * DIGEST_PAGES_PER_STREAM);
 }
 
 /** The pool slot of the plugin that is being configured; a new plugin gets the first free one. -1: none is free. */

@@ -6,7 +6,7 @@
 // tables below, reserved when the VM started; what must happen exactly once has a bit in the record's flags.
 import { contextAdd, contextRemove, contextsInit, contextSlot } from './contexts';
 import { chainEnds, chainKeys, chainRun } from './engine/chain';
-import { STREAM_CHUNK_BYTES } from './engine/limits';
+import { DIGEST_PAGES_PER_SCAN, SCANS_MIN, STREAM_CHUNK_BYTES, STREAMS_PER_SCAN } from './engine/limits';
 import {
   loadDispatch,
   loadEnd,
@@ -112,10 +112,11 @@ let count: u32 = 0;
 const pickText: Bytes = new Bytes(160);
 
 /** Reserves the records of `streams` requests at a time. */
-export function streamsInit(streams: u32, digestPages: u32): void {
+export function streamsInit(streams: u32): void {
   count = streams;
   contextsInit(streams);
-  scanInit(streams, digestPages);
+  const readers = max(streams / STREAMS_PER_SCAN, SCANS_MIN);
+  scanInit(readers, readers * DIGEST_PAGES_PER_SCAN);
   usageInit(streams);
   flags = new StaticArray<u32>(streams);
   contexts = new StaticArray<u32>(streams);

@@ -59,10 +59,15 @@ export const RING_RECORDS: u32 = 256;
 export const TABLE_RING: u32 = 64;
 // Touches that wait for the next report.
 export const OUTBOX_BYTES: u32 = 512 * 1024;
+// A report: those touches, and load and outcomes of all pods.
+export const REPORT_BYTES: u32 = 640 * 1024;
 // Bytes of a body that are fetched from the host in one piece.
 export const STREAM_CHUNK_BYTES: u32 = 64 * 1024;
-// Pages of digests reserved for each stream of the bounds, on average.
-export const DIGEST_PAGES_PER_STREAM: u32 = 2;
+// Requests are read for a moment and answered for long: of so many streams at a time one is expected to be read.
+export const STREAMS_PER_SCAN: u32 = 8;
+export const SCANS_MIN: u32 = 64;
+// Pages of 64 digests reserved for each request that is being read, on average.
+export const DIGEST_PAGES_PER_SCAN: u32 = 4;
 
 // The request reader (record.ts, scan.ts, chain.ts).
 // Nesting of a body. Real requests stay below 20.

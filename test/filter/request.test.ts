@@ -213,3 +213,8 @@ describe('in flight', () => {
     expect(memory.bytes).toBe(before);
   });
 });
+
+test('a VM with room for 64 pods, 400,000 blocks and 4,096 requests at a time takes less than 32 MB', async () => {
+  const full = await Gateway.start({ config: { bounds: { pods: 64, blocks: 400_000, streams: 4096 } } });
+  expect(full.host.vm('worker-1').memory.bytes).toBeLessThan(32_000_000);
+});
