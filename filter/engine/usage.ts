@@ -35,7 +35,7 @@ let records: usize = 0;
 let recordCount: u32 = 0;
 const join: usize = memory.data(96, 16);
 
-// The names without their last two letters and the quote, from the end backwards in memory order: see `nameAt`.
+// The names with their quotes, one after the other, where each ends, and what it means.
 const names: usize = memory.data(256);
 const nameEnds: StaticArray<u32> = new StaticArray<u32>(8);
 const nameCodes: StaticArray<u32> = new StaticArray<u32>(8);
@@ -83,14 +83,15 @@ export function usageFeed(slot: i32, ptr: usize, length: u32): void {
   const end = ptr + length;
   let p = ptr;
   let state = load<u32>(rec, AT_STATE);
+  const tail = load<u32>(rec, AT_TAIL_BYTES);
   if (state == STATE_SEEK) {
-    // A name may lie across the cut: look through the end of what came before with the beginning of this.
-    const tail = load<u32>(rec, AT_TAIL_BYTES);
+    // A name may lie across the cut, or right behind it with a backslash before it: look through the end of what came before
+    // with the beginning of this.
     if (tail > 0) {
       const head = length < NAME_BYTES_MAX ? length : NAME_BYTES_MAX;
       memory.copy(join, rec + AT_TAIL, tail);
       memory.copy(join + tail, ptr, head);
-      const found = seek(join, join, join + tail + head, tail);
+      const found = seek(join, false, join, join + tail + head, tail);
       if (found != 0) {
         p = ptr + (found - join - tail);
         store<u32>(rec, nameFound, AT_NAME);
@@ -100,7 +101,7 @@ export function usageFeed(slot: i32, ptr: usize, length: u32): void {
   }
   while (p < end) {
     if (state == STATE_SEEK) {
-      p = seek(ptr, p, end, 0);
+      p = seek(ptr, tail > 0, p, end, 0);
       if (p == 0) break;
       store<u32>(rec, nameFound, AT_NAME);
       state = STATE_COLON;
@@ -149,8 +150,11 @@ function keepTail(rec: usize, ptr: usize, length: u32): void {
 
 let nameFound: u32 = NAME_NONE;
 
-/** Finds the first name that ends after `from` + `skip` bytes; returns the place after it, with its code in `nameFound`, or 0. */
-function seek(begin: usize, from: usize, end: usize, skip: u32): usize {
+/**
+ * Finds the first name that ends after `from` + `skip` bytes; returns the place after it, with its code in `nameFound`, or 0. Where bytes
+ * before `begin` are out of sight (`isCut`), a name right at `begin` does not count.
+ */
+function seek(begin: usize, isCut: bool, from: usize, end: usize, skip: u32): usize {
   const n = i8x16.splat(0x6e);
   const s = i8x16.splat(0x73);
   const quote = i8x16.splat(0x22);
@@ -162,24 +166,24 @@ function seek(begin: usize, from: usize, end: usize, skip: u32): usize {
     );
     for (let mask = i8x16.bitmask(hits); mask != 0; mask &= mask - 1) {
       const after = p + 3 + ctz(mask);
-      if (after > from + skip && isName(begin, after)) return after;
+      if (after > from + skip && isName(begin, isCut, after)) return after;
     }
   }
   for (; p + 3 <= end; p++) {
     if (load<u8>(p) != 0x6e || load<u8>(p, 1) != 0x73 || load<u8>(p, 2) != 0x22) continue;
-    if (p + 3 > from + skip && isName(begin, p + 3)) return p + 3;
+    if (p + 3 > from + skip && isName(begin, isCut, p + 3)) return p + 3;
   }
   return 0;
 }
 
 /** Whether one of the names ends right before `after`, with a quote before it that is not escaped. */
-function isName(begin: usize, after: usize): bool {
+function isName(begin: usize, isCut: bool, after: usize): bool {
   let from: u32 = 0;
   for (let i = 0; i < namesUsed; i++) {
     const to = nameEnds[i];
     const bytes = to - from;
     if (after - begin >= bytes && memory.compare(names + from, after - bytes, bytes) == 0) {
-      if (after - bytes > begin && load<u8>(after - bytes - 1) == 0x5c) return false;
+      if (after - bytes == begin ? isCut : load<u8>(after - bytes - 1) == 0x5c) return false;
       nameFound = nameCodes[i];
       return true;
     }
