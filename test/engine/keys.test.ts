@@ -36,6 +36,47 @@ describe('pairs of requests', () => {
   });
 });
 
+describe('the same text through different APIs', () => {
+  const [system, user, answer] = ['the cache '.repeat(90), 'a question '.repeat(40), 'an answer '.repeat(40)];
+  const turns = [
+    { role: 'user', content: user },
+    { role: 'assistant', content: answer },
+    { role: 'user', content: answer },
+  ];
+  const keysOf = (at: string, body: object): bigint[] => reader.read(at, bytesOf(JSON.stringify(body))).keys;
+
+  test('has the same keys', () => {
+    const chat = keysOf('/v1/chat/completions', {
+      model: 'm',
+      messages: [{ role: 'system', content: system }, ...turns],
+    });
+    expect(chat.length).toBeGreaterThan(6);
+    expect(keysOf('/v1/responses', { input: turns, instructions: system, model: 'm' })).toEqual(chat);
+    expect(keysOf('/v1/messages', { system, messages: turns, model: 'm' })).toEqual(chat);
+    expect(keysOf('/v1/messages', { system: [{ type: 'text', text: system }], messages: turns, model: 'm' })).toEqual(
+      chat,
+    );
+  });
+
+  test('has other keys as a plain prompt, which no template surrounds', () => {
+    const prompt = keysOf('/v1/completions', { model: 'm', prompt: system });
+    const chat = keysOf('/v1/chat/completions', { model: 'm', messages: [{ role: 'user', content: system }] });
+    expect(prompt.length).toBeGreaterThan(2);
+    expect(prompt.filter((key) => chat.includes(key))).toEqual([]);
+  });
+
+  test('has other keys under another secret', () => {
+    const body = { model: 'm', messages: turns };
+    const one = keysOf('/v1/chat/completions', body);
+    reader.setSecret(new Uint8Array(32).fill(7));
+    const other = keysOf('/v1/chat/completions', body);
+    reader.setSecret(localSecret);
+    expect(other.length).toBe(one.length);
+    expect(other.filter((key) => one.includes(key))).toEqual([]);
+    expect(keysOf('/v1/chat/completions', body)).toEqual(one);
+  });
+});
+
 describe('generated requests', () => {
   test('have the oracle’s keys, however spelt and cut', { timeout: 30 * 60_000 }, () => {
     const settings = fc.record({

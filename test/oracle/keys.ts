@@ -340,7 +340,7 @@ export function oracleKeys(secret: Uint8Array, path: string, body: string, setti
   const none = { keys: [] as bigint[], ends: [] as number[], promptBytes: 0, stream: false, model: '' };
   let parsed: Json;
   try {
-    parsed = parse(body);
+    parsed = parse(body.replace(/^\ufeff/, ''));
   } catch {
     return { ...none, reason: 'not-json' };
   }
