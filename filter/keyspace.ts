@@ -6,6 +6,7 @@
 //   C  claim of segment `index`                written by whoever holds or takes it
 //   H  head of segment `index`                 load counters, number of the next ring record; written by its holder
 //   R  ring record `index` = segment * RING + place     one touch; written by the segment's holder
+//   O  totals by pod of segment `index`    how requests ended; written by its holder
 //   L  claim of leadership
 //   P  settings, secret and endpoints of the pool; M scraped metrics and other gateways' load; T ring of the control
 //   plane's touches, N the number of the next one: written by the leader
@@ -17,6 +18,7 @@ import { Bytes } from './bytes';
 export const KEY_CLAIM: u8 = 0x43;
 export const KEY_HEAD: u8 = 0x48;
 export const KEY_RING: u8 = 0x52;
+export const KEY_OUTCOMES: u8 = 0x4f;
 export const KEY_LEADER: u8 = 0x4c;
 export const KEY_POOL: u8 = 0x50;
 export const KEY_METRICS: u8 = 0x4d;

@@ -27,6 +27,7 @@ import {
   FLAG_WANT_SNAPSHOT,
   FRAME_OK,
   KIND_REPORT,
+  OUTCOME_BYTES,
   SECTION_GATEWAY,
   SECTION_METRICS,
   SECTION_POOL,
@@ -43,6 +44,7 @@ import {
   podSlowness,
 } from './engine/load';
 import { Exchange } from './exchange';
+import { Outcomes } from './outcomes';
 import { Keyspace, KEY_LEADER, KEY_METRICS, KEY_POOL, KEY_TABLE, KEY_TABLE_NEXT } from './keyspace';
 import { podAddressBytes, podAddressPtr, podId, podInPool, podSlots } from './pods';
 import {
@@ -65,6 +67,7 @@ const BACKOFF_MS_MAX: f64 = 1000;
 /** How long a call may be silent before it is taken for lost: its root context went away with the answer. */
 const CALL_LOST_MS: f64 = 3000;
 const GAUGES_MS: f64 = 250;
+const OUTCOMES_MS: f64 = 500;
 const ALIVE_MS: f64 = 1000;
 
 const STATUS_HEADER: Text = text(':status');
@@ -85,6 +88,7 @@ export class Leader {
   private failures: u32 = 0;
   private gaugesMs: f64 = 0;
   private aliveMs: f64 = 0;
+  private outcomesMs: f64 = 0;
   private sentRecords: u32 = 0;
   private sentBytes: u32 = 0;
   private tableWritten: u64 = 0;
@@ -102,6 +106,7 @@ export class Leader {
     private nonce: u64,
     private counters: Counters,
     private exchange: Exchange,
+    private outcomes: Outcomes,
   ) {
     this.gauges = new StaticArray<u32>(podSlots());
     this.gaugeIds = new StaticArray<u32>(podSlots());
@@ -161,6 +166,7 @@ export class Leader {
       this.hasCall = false;
       this.failures = 0;
       this.nextMs = nowMs;
+      this.outcomes.begin();
     }
     if (had && !has) this.exchange.outbox.clear();
     this.exchange.collects = has;
@@ -171,10 +177,15 @@ export class Leader {
     if (this.hasCall && nowMs - this.calledMs > CALL_LOST_MS) this.failed(nowMs);
     if (this.hasCall || nowMs < this.nextMs) return;
     const flags = this.wantsSnapshot ? FLAG_WANT_SNAPSHOT : 0;
+    if (nowMs - this.outcomesMs >= OUTCOMES_MS) this.outcomes.collect();
     frameBegin(region, REPORT_BYTES, KIND_REPORT, this.epoch, this.sequence, this.poolHash, settings.version, flags);
     this.writeLoads();
     const first = this.exchange.outbox.first;
-    this.writeTouches(gateway.length);
+    this.writeTouches(gateway.length + OUTCOME_BYTES * podSlots());
+    if (nowMs - this.outcomesMs >= OUTCOMES_MS) {
+      this.outcomesMs = nowMs;
+      this.outcomes.write();
+    }
     writeGateway(this.nonce, first, this.exchange.members(), gateway.ptr, gateway.length);
     const bytes = frameEnd();
     this.nextMs = nowMs + <f64>config.syncIntervalMs;
@@ -202,10 +213,10 @@ export class Leader {
     }
   }
 
-  /** As many waiting touches as fit; the rest goes with the next report. */
-  private writeTouches(nameBytes: u32): void {
+  /** As many waiting touches as fit before `restBytes` of other sections; the rest goes with the next report. */
+  private writeTouches(restBytes: u32): void {
     const box = this.exchange.outbox;
-    const reserve = nameBytes + 64;
+    const reserve = restBytes + 64;
     this.sentRecords = 0;
     this.sentBytes = 0;
     while (this.sentRecords < box.records) {

@@ -12,6 +12,7 @@ import { poolCapacityRefresh, tableInit } from './engine/pods';
 import { Exchange } from './exchange';
 import { Keyspace } from './keyspace';
 import { Leader } from './leader';
+import { Outcomes } from './outcomes';
 import { podsDrop, podsInit } from './pods';
 import {
   bufferBytes,
@@ -52,6 +53,7 @@ export class Plugin {
   settings: Settings;
   exchange: Exchange;
   leader: Leader;
+  outcomes: Outcomes;
   gateway: Bytes = new Bytes(FRAME_NAME_BYTES_MAX);
   private discoveredMs: f64 = 0;
 
@@ -66,7 +68,9 @@ export class Plugin {
     this.counters = counters;
     this.settings = new Settings(keys, pool, framePoolHashOf(config.pool.ptr, config.pool.length), counters);
     this.exchange = exchange;
-    this.leader = new Leader(keys, pool, nonce + pool, counters, exchange);
+    const outcomes = new Outcomes(keys, pool, nonce + pool);
+    this.outcomes = outcomes;
+    this.leader = new Leader(keys, pool, nonce + pool, counters, exchange, outcomes);
   }
 
   /** Takes over a configuration that was read without error. */
@@ -115,6 +119,7 @@ export class Plugin {
     this.exchange.keepSegment(now);
     this.exchange.readSiblings(now, discovers);
     this.exchange.publishHead(now);
+    this.outcomes.publish(this.exchange.own, now);
     this.leader.tick(now, this.config, this.settings, this.gateway);
   }
 

@@ -49,6 +49,18 @@ import {
   usageOpen,
   usagePromptTokens,
 } from './engine/usage';
+import {
+  OUTCOME_ACTUAL_CACHED_TOKENS,
+  OUTCOME_CLIENT_ERRORS,
+  OUTCOME_COMPLETION_TOKENS,
+  OUTCOME_ELSEWHERE,
+  OUTCOME_OK,
+  OUTCOME_PREDICTED_CACHED_TOKENS,
+  OUTCOME_PROMPT_BYTES,
+  OUTCOME_PROMPT_TOKENS,
+  OUTCOME_SERVER_ERRORS,
+  OUTCOME_TTFT_COUNT,
+} from './engine/frame';
 import { Bytes } from './bytes';
 import { Plugin, pluginAt, pluginOfRoot } from './plugin';
 import { podAddressBytes, podAddressPtr, podId, podOfAddress } from './pods';
@@ -87,6 +99,7 @@ const STREAMED: u32 = 16; // the client asked for a streamed answer
 const EVENTS: u32 = 32; // the answer is an event stream
 const ANSWERED: u32 = 64; // response headers have come
 const FAILED: u32 = 128; // the answer says that the pod failed
+const REFUSED: u32 = 256; // the answer is an error of the client's
 
 const NONE: i32 = -1;
 
@@ -301,13 +314,14 @@ export function streamResponseHeaders(context: u32): void {
   if (slot < 0) return;
   const plugin = pluginAt(plugins[slot]);
   if (plugin.settings.isOff && pods[slot] == NONE) return;
-  const isError = statusClass() >= 5;
+  const status = statusClass();
   if (!(flags[slot] & ANSWERED)) usageOpen(slot);
   flags[slot] |= ANSWERED;
   if (header(HEADERS_RESPONSE, HEADER_TYPE) == STATUS_OK && startsWith(VALUE_EVENT_STREAM)) flags[slot] |= EVENTS;
   followUpstream(slot, plugin);
-  if (isError) flags[slot] |= FAILED;
-  else flags[slot] &= ~FAILED;
+  flags[slot] &= ~(FAILED | REFUSED);
+  if (status >= 5) flags[slot] |= FAILED;
+  else if (status == 4) flags[slot] |= REFUSED;
 }
 
 function statusClass(): u32 {
@@ -328,6 +342,7 @@ function followUpstream(slot: i32, plugin: Plugin): void {
   const now = nowMs();
   if (pods[slot] >= 0) {
     plugin.counters.countMoved();
+    plugin.outcomes.add(actual, OUTCOME_ELSEWHERE, 1);
     if (plugin.settings.isActive && podId(pods[slot]) == podIds[slot]) loadFailure(pods[slot], now);
   }
   settle(slot);
@@ -356,10 +371,15 @@ function firstToken(slot: i32): void {
   if (podId(pod) != podIds[slot]) return;
   const now = nowMs();
   loadFirstToken(pod, uncached[slot]);
-  if (!(flags[slot] & FAILED)) loadObserveTtft(pod, now - dispatchedMs[slot], aheadTokens[slot]);
-  const exchange = pluginAt(plugins[slot]).exchange;
-  exchange.markDirty();
-  exchange.publishHead(now);
+  const plugin = pluginAt(plugins[slot]);
+  if (!(flags[slot] & FAILED)) {
+    const ttftMs = now - dispatchedMs[slot];
+    loadObserveTtft(pod, ttftMs, aheadTokens[slot]);
+    plugin.outcomes.add(pod, OUTCOME_TTFT_COUNT, 1);
+    plugin.outcomes.addTtft(pod, ttftMs);
+  }
+  plugin.exchange.markDirty();
+  plugin.exchange.publishHead(now);
 }
 
 /** The request is over, however it ended. The host says so in more than one callback; only the first finds anything. */
@@ -381,11 +401,15 @@ export function streamEnd(context: u32): void {
 function judge(slot: i32, pod: i32): void {
   const hasFlags = property(PROPERTY_FLAGS) == STATUS_OK && resultBytes == 8;
   const broken = hasFlags && (load<u64>(resultPtr) & UPSTREAM_FAILURES) != 0;
+  const plugin = pluginAt(plugins[slot]);
   if (broken || flags[slot] & FAILED) {
-    pluginAt(plugins[slot]).counters.countFailure();
+    plugin.counters.countFailure();
     loadFailure(pod, nowMs());
+    if (flags[slot] & FAILED) plugin.outcomes.add(pod, OUTCOME_SERVER_ERRORS, 1);
+    else plugin.outcomes.addReset(pod);
   } else if (flags[slot] & ANSWERED) {
     loadSuccess(pod);
+    plugin.outcomes.add(pod, flags[slot] & REFUSED ? OUTCOME_CLIENT_ERRORS : OUTCOME_OK, 1);
   }
 }
 
@@ -398,8 +422,15 @@ function learn(slot: i32, plugin: Plugin): void {
   const output = usageCompletionTokens(slot);
   if (output >= 0) poolObserveOutput(plugin.pool, output);
   const cached = usageCachedTokens(slot);
-  const predicted = <f64>matchedBytes[slot] / poolBytesPerToken(plugin.pool);
-  if (cached >= 0) plugin.counters.countUsage(prompt, cached, <u32>predicted);
+  const pod = pods[slot];
+  plugin.outcomes.add(pod, OUTCOME_PROMPT_BYTES, promptBytes[slot]);
+  plugin.outcomes.add(pod, OUTCOME_PROMPT_TOKENS, prompt);
+  if (output >= 0) plugin.outcomes.add(pod, OUTCOME_COMPLETION_TOKENS, output);
+  if (cached < 0) return;
+  const predicted = Math.min(<f64>matchedBytes[slot] / poolBytesPerToken(plugin.pool), prompt);
+  plugin.counters.countUsage(prompt, cached, <u32>predicted);
+  plugin.outcomes.add(pod, OUTCOME_ACTUAL_CACHED_TOKENS, cached);
+  plugin.outcomes.add(pod, OUTCOME_PREDICTED_CACHED_TOKENS, predicted);
 }
 
 /** The context goes away. */
