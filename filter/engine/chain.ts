@@ -10,8 +10,8 @@
 // A request whose reading had to stop (arena full) is chained up to the first message that is not whole: a key is made only when all
 // that comes before it is known.
 import { chainStep, secretGeneration, secretKnown } from './digest';
-import { KEYS_MAX } from './limits';
-import { KEY_SYSTEM, KIND_TOOLS, KINDS_MAX, ROLE_DEVELOPER, ROLE_SYSTEM } from './names';
+import { KEYS_MAX, MESSAGE_RUNS_MAX } from './limits';
+import { KEY_SYSTEM, KIND_TOOLS, KIND_LAST, ROLE_DEVELOPER, ROLE_SYSTEM } from './names';
 import { REASON_ARENA_FULL, REASON_KEYS_FULL, REASON_NONE, REASON_NO_SECRET, REASON_TOO_SHORT } from './reasons';
 import {
   AT_BLOCK_BYTES,
@@ -63,10 +63,9 @@ let window: u32 = 0;
 // A short block at the end of a run becomes a key only when something follows it.
 let isPending: bool = false;
 
-// The runs of the message at hand: at most one for each key of a message (names.ts), 13 of them.
-const RUNS_MAX: u32 = 16;
-const runHeaders: StaticArray<u64> = new StaticArray<u64>(RUNS_MAX);
-const runDigests: StaticArray<u32> = new StaticArray<u32>(RUNS_MAX);
+// The runs of the message at hand.
+const runHeaders: StaticArray<u64> = new StaticArray<u64>(MESSAGE_RUNS_MAX);
+const runDigests: StaticArray<u32> = new StaticArray<u32>(MESSAGE_RUNS_MAX);
 
 /** The keys of the last `chainRun`; none is 0. */
 export function chainKeys(): StaticArray<u64> {
@@ -155,7 +154,7 @@ function message(rec: usize, at: u32): u32 {
     return NOWHERE;
   }
   let runs = <u32>((meta >> 8) & 0xff);
-  if (runs > RUNS_MAX) runs = RUNS_MAX;
+  if (runs > MESSAGE_RUNS_MAX) runs = MESSAGE_RUNS_MAX;
   silent(tapeWord(tapeSkip(at, 1)), TAG_MESSAGE);
   let next = tapeSkip(at, 2);
   for (let i: u32 = 0; i < runs && next != NOWHERE; i++) {
@@ -168,7 +167,7 @@ function message(rec: usize, at: u32): u32 {
     run(rec, runHeaders[0], runDigests[0]);
     return next;
   }
-  for (let kind: u32 = 1; kind <= KINDS_MAX; kind++) {
+  for (let kind: u32 = 1; kind <= KIND_LAST; kind++) {
     for (let i: u32 = 0; i < runs; i++) {
       if (<u32>(runHeaders[i] & 0xff) == kind) run(rec, runHeaders[i], runDigests[i]);
     }

@@ -76,6 +76,8 @@ export const DEPTH_MAX: u32 = 64;
 export const TAPE_PAGES_MAX: u32 = 512;
 // Bytes of the model's name that are kept.
 export const MODEL_BYTES_MAX: u32 = 128;
+// Runs of one message: at most one for each key that names.ts knows in a message.
+export const MESSAGE_RUNS_MAX: u32 = 16;
 // Keys of one request. A prompt's tail beyond them is not indexed.
 export const KEYS_MAX: u32 = 8192;
 // The pool's setting block-bytes, a multiple of 64.

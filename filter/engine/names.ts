@@ -30,7 +30,7 @@ export const KIND_CALLS: u32 = 4;
 export const KIND_PROMPT_TEXT: u32 = 5;
 export const KIND_PROMPT_IDS: u32 = 6;
 export const KIND_TOOLS: u32 = 7;
-export const KINDS_MAX: u32 = 7;
+export const KIND_LAST: u32 = 7;
 
 // Keys. Zero is every key that has no meaning; each code is also its bit in the masks of keys seen.
 export const KEY_NONE: u32 = 0;
@@ -64,7 +64,7 @@ export const KEY_SKIPPED: u32 = 3;
 export const KEY_GENERIC: u32 = 4;
 
 const ENTRY_BYTES: usize = 32; // length u32, code u32, three words
-const ENTRIES_MAX: usize = 56;
+const ENTRIES: usize = 56;
 const entries: usize = memory.data(1792, 16);
 let entriesUsed: usize = 0;
 
@@ -76,7 +76,7 @@ function word(name: string, from: i32): u64 {
 
 /** Adds a name while the module starts; a name is at most 24 bytes of ASCII. */
 function add(name: string, code: u32): void {
-  if (entriesUsed >= ENTRIES_MAX) return;
+  if (entriesUsed >= ENTRIES) return;
   const at = entries + entriesUsed * ENTRY_BYTES;
   store<u32>(at, name.length);
   store<u32>(at, code, 4);

@@ -14,7 +14,7 @@ const NAME_CACHE_READ: u32 = 4;
 const NAME_CACHE_WRITTEN: u32 = 5;
 
 // A name with its quotes; the longest is cache_creation_input_tokens.
-const NAME_BYTES_MAX: u32 = 29;
+const NAME_BYTES: u32 = 29;
 // Room for the end of the last chunk and the beginning of the next.
 const JOIN_BYTES: u32 = 64;
 
@@ -23,7 +23,7 @@ const AT_NAME: usize = 4;
 const AT_VALUE: usize = 8;
 const AT_VALUES: usize = 12; // five i32, by name - 1
 const AT_TAIL_BYTES: usize = 32;
-const AT_TAIL: usize = 40; // the last NAME_BYTES_MAX bytes
+const AT_TAIL: usize = 40; // the last NAME_BYTES bytes
 const RECORD_BYTES: usize = 72;
 
 const STATE_SEEK: u32 = 0;
@@ -88,7 +88,7 @@ export function usageFeed(slot: i32, ptr: usize, length: u32): void {
     // A name may lie across the cut, or right behind it with a backslash before it: look through the end of what came before
     // with the beginning of this.
     if (tail > 0) {
-      const head = length < NAME_BYTES_MAX ? length : NAME_BYTES_MAX;
+      const head = length < NAME_BYTES ? length : NAME_BYTES;
       memory.copy(join, rec + AT_TAIL, tail);
       memory.copy(join + tail, ptr, head);
       const found = seek(join, false, join, join + tail + head, tail);
@@ -136,13 +136,13 @@ export function usageFeed(slot: i32, ptr: usize, length: u32): void {
 /** Keeps the last bytes seen, which may be the beginning of a name. */
 function keepTail(rec: usize, ptr: usize, length: u32): void {
   const tail = rec + AT_TAIL;
-  if (length >= NAME_BYTES_MAX) {
-    memory.copy(tail, ptr + length - NAME_BYTES_MAX, NAME_BYTES_MAX);
-    store<u32>(rec, NAME_BYTES_MAX, AT_TAIL_BYTES);
+  if (length >= NAME_BYTES) {
+    memory.copy(tail, ptr + length - NAME_BYTES, NAME_BYTES);
+    store<u32>(rec, NAME_BYTES, AT_TAIL_BYTES);
     return;
   }
   const have = load<u32>(rec, AT_TAIL_BYTES);
-  const keep = have + length <= NAME_BYTES_MAX ? have : NAME_BYTES_MAX - length;
+  const keep = have + length <= NAME_BYTES ? have : NAME_BYTES - length;
   memory.copy(tail, tail + (have - keep), keep);
   memory.copy(tail + keep, ptr, length);
   store<u32>(rec, keep + length, AT_TAIL_BYTES);
