@@ -29,7 +29,7 @@ import {
 } from './engine/frame';
 import { FRAME_BYTES_MAX, CHAIN_BLOCKS_MAX, RING_RECORDS, SEGMENTS_MAX } from './engine/limits';
 import { loadForeignSet, loadOwnN, loadOwnQ, loadOwnUsed, podSlowness } from './engine/load';
-import { Keyspace, KEY_CLAIM, KEY_HEAD, KEY_RING } from './keyspace';
+import { Keyspace, KEY_CLAIM, KEY_HEAD, KEY_RING, KEY_WANT } from './keyspace';
 import { podId, podInPool, podOfId, podSlots } from './pods';
 import { resultBytes, resultCas, resultPtr, sharedData, sharedDataSet } from './proxy-wasm/host';
 import { STATUS_OK } from './proxy-wasm/status';
@@ -91,6 +91,7 @@ export class Exchange {
   collects: bool = false;
   outbox: Outbox;
   private claim: Claim = new Claim();
+  private hasAsked: bool = false;
   private ringNext: u64 = 0;
   private isDirty: bool = true;
   private publishedMs: f64 = 0;
@@ -129,11 +130,21 @@ export class Exchange {
     for (let i = 0; i < SEGMENTS_MAX; i++) {
       if (this.claim.hold(this.keys.of(KEY_CLAIM, i), this.nonce, nowMs, LEASE_MS)) {
         this.own = i;
+        this.askForTable(nowMs);
         this.forget(i);
         this.isDirty = true;
         return;
       }
     }
+  }
+
+  /** Once in a VM's life: its table is empty, and what the others hold must come from the control plane. */
+  private askForTable(nowMs: f64): void {
+    if (this.hasAsked) return;
+    this.hasAsked = true;
+    const key = this.keys.of(KEY_WANT, 0);
+    store<f64>(region, nowMs);
+    sharedDataSet(key.ptr, key.length, region, 8);
   }
 
   /** Gives the segment back when the plugin is removed. */

@@ -22,9 +22,12 @@ import {
   writeGateway,
   writeLoad,
   writeTouchRecord,
+  writeTouchRecords,
   touchBytesOf,
   FLAG_MORE,
+  FLAG_TABLE,
   FLAG_WANT_SNAPSHOT,
+  FLAG_WANT_TABLE,
   FRAME_OK,
   KIND_REPORT,
   OUTCOME_BYTES,
@@ -43,9 +46,10 @@ import {
   loadOwnUsed,
   podSlowness,
 } from './engine/load';
+import { EXPORT_DONE, exportKeys, exportNext, exportRecords, residencyExport } from './engine/residency-export';
 import { Exchange } from './exchange';
 import { Outcomes } from './outcomes';
-import { Keyspace, KEY_LEADER, KEY_METRICS, KEY_POOL, KEY_TABLE, KEY_TABLE_NEXT } from './keyspace';
+import { Keyspace, KEY_LEADER, KEY_METRICS, KEY_POOL, KEY_TABLE, KEY_TABLE_NEXT, KEY_WANT } from './keyspace';
 import { podAddressBytes, podAddressPtr, podId, podInPool, podSlots } from './pods';
 import {
   bufferBytes,
@@ -53,8 +57,10 @@ import {
   call,
   header,
   resultBytes,
+  resultCas,
   resultNumber,
   resultPtr,
+  sharedData,
   sharedDataSet,
 } from './proxy-wasm/host';
 import { BUFFER_CALL_BODY, HEADERS_CALL, STATUS_OK } from './proxy-wasm/status';
@@ -76,6 +82,9 @@ const SYNC_PATH = '/v1/sync';
 /** One report is built at a time, by whichever plugin's turn it is; the host copies it at once. */
 const region: usize = heap.alloc(REPORT_BYTES);
 const tableNext: usize = memory.data(8, 8);
+/** A piece of the table on its way up. */
+const PIECE_BYTES: u32 = 128 * 1024;
+const piece: usize = heap.alloc(PIECE_BYTES);
 
 export class Leader {
   private claim: Claim = new Claim();
@@ -98,7 +107,11 @@ export class Leader {
   private epoch: u64 = 0;
   private poolHash: u64 = 0;
   private sequence: u64 = 0;
-  wantsSnapshot: bool = false;
+  private wantsSnapshot: bool = false;
+  private wantCas: u32 = 0;
+  /** Where the sending of the whole table stands; at the end there is nothing to send. */
+  private tablePod: u32 = u32.MAX_VALUE;
+  private tableCursor: u64 = 0;
 
   constructor(
     private keys: Keyspace,
@@ -144,11 +157,20 @@ export class Leader {
     if (nowMs - this.gaugesMs >= GAUGES_MS) {
       this.gaugesMs = nowMs;
       this.recordGauges();
+      this.readWant();
     }
     if (nowMs - this.aliveMs >= ALIVE_MS) {
       this.aliveMs = nowMs;
       this.counters.recordAlive(nowMs);
     }
+  }
+
+  /** A VM that came with an empty table asks for a snapshot; all get it, and it does no harm to those that knew. */
+  private readWant(): void {
+    const key = this.keys.of(KEY_WANT, 0);
+    if (sharedData(key.ptr, key.length) != STATUS_OK || resultCas == this.wantCas) return;
+    this.wantCas = resultCas;
+    this.wantsSnapshot = true;
   }
 
   /** Gives the lease up when the plugin is removed. */
@@ -176,12 +198,14 @@ export class Leader {
     this.poolHash = settings.poolHash;
     if (this.hasCall && nowMs - this.calledMs > CALL_LOST_MS) this.failed(nowMs);
     if (this.hasCall || nowMs < this.nextMs) return;
-    const flags = this.wantsSnapshot ? FLAG_WANT_SNAPSHOT : 0;
+    const isTable = this.tablePod < podSlots();
+    const flags = (this.wantsSnapshot ? FLAG_WANT_SNAPSHOT : 0) | (isTable ? FLAG_TABLE : 0);
     if (nowMs - this.outcomesMs >= OUTCOMES_MS) this.outcomes.collect();
     frameBegin(region, REPORT_BYTES, KIND_REPORT, this.epoch, this.sequence, this.poolHash, settings.version, flags);
     this.writeLoads();
     const first = this.exchange.outbox.first;
-    this.writeTouches(gateway.length + OUTCOME_BYTES * podSlots());
+    if (isTable) this.writeTable();
+    else this.writeTouches(gateway.length + OUTCOME_BYTES * podSlots());
     if (nowMs - this.outcomesMs >= OUTCOMES_MS) {
       this.outcomesMs = nowMs;
       this.outcomes.write();
@@ -225,6 +249,29 @@ export class Leader {
       if (frameRoom() < bytes + reserve || !writeTouchRecord(record, bytes)) return;
       this.sentRecords++;
       this.sentBytes += bytes;
+    }
+  }
+
+  /**
+   * The next piece of what this gateway holds, for a control plane that is new. Touches that come meanwhile wait; what a lost answer
+   * takes with it is not sent again, since a pod's newest blocks are soon touched anyway.
+   */
+  private writeTable(): void {
+    this.sentRecords = 0;
+    this.sentBytes = 0;
+    while (this.tablePod < podSlots()) {
+      const pod = this.tablePod;
+      if (podInPool(pod, this.pool)) {
+        const bytes = residencyExport(pod, podId(pod), this.tableCursor, piece, PIECE_BYTES);
+        if (bytes > 0) writeTouchRecords(piece, bytes, exportRecords(), exportKeys());
+        this.tableCursor = exportNext();
+        if (this.tableCursor != EXPORT_DONE) return;
+        this.tableCursor = 0;
+        this.tablePod++;
+        if (bytes > 0) return;
+      } else {
+        this.tablePod++;
+      }
     }
   }
 
@@ -273,6 +320,10 @@ export class Leader {
   }
 
   private publish(frame: usize, bytes: u32): void {
+    if (frameFlags() & FLAG_WANT_TABLE) {
+      this.tablePod = 0;
+      this.tableCursor = 0;
+    }
     this.epoch = frameEpoch();
     this.sequence = frameSequence();
     if (frameHas(SECTION_GATEWAY)) {

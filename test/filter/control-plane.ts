@@ -43,6 +43,12 @@ export class FakeControlPlane {
   secret: Uint8Array | undefined = SECRET;
   /** Touches that the next answer carries, as if another gateway had made them. */
   touches: TouchRecord[] = [];
+  /** Which life of the control plane answers. */
+  epoch = 7n;
+  /** The next answer asks for the whole table. */
+  wantsTable = false;
+  /** What a snapshot holds. */
+  table: TouchRecord[] = [];
   /** Changes an answer before it is sent. */
   spoil: ((body: Uint8Array) => Uint8Array) | undefined;
 
@@ -59,20 +65,26 @@ export class FakeControlPlane {
     const { frame } = this.frames.decode(body);
     this.reports.push(frame);
     const isNew = frame.settingsVersion !== this.settingsVersion;
-    const touches = this.touches;
+    const wantsSnapshot = frame.flags.includes('wantSnapshot');
+    const touches = wantsSnapshot ? [...this.table, ...this.touches] : this.touches;
     this.touches = [];
+    const wantsTable = this.wantsTable;
+    this.wantsTable = false;
+    // The touches of a whole table are not numbered.
+    const numbered = frame.flags.includes('table') ? 0 : (frame.touches?.length ?? 0);
     const answer = this.frames.encode({
       kind: 'delta',
-      epoch: 7n,
+      epoch: this.epoch,
       sequence: BigInt(this.reports.length),
       poolHash: frame.poolHash,
       settingsVersion: this.settingsVersion,
-      flags: [],
+      flags: wantsTable ? ['wantTable'] : [],
       ...(isNew ? this.#settings() : {}),
-      ...(touches.length > 0 ? { touches } : {}),
+      // A snapshot has the section even when it is empty.
+      ...(wantsSnapshot || touches.length > 0 ? { touches } : {}),
       gateway: {
         incarnation: frame.gateway!.incarnation,
-        touchesNext: frame.gateway!.touchesNext + BigInt(frame.touches?.length ?? 0),
+        touchesNext: frame.gateway!.touchesNext + BigInt(numbered),
         workers: 0,
         name: 'control-plane',
       },

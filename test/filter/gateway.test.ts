@@ -191,6 +191,70 @@ describe('a control plane', () => {
   });
 });
 
+describe('a table', () => {
+  const prompts = (gateway: Gateway, count: number): void => {
+    for (let i = 0; i < count; i++) gateway.answer(gateway.request(0, chat(words(`p${i}-`, 6000), 'x')));
+    gateway.settle();
+  };
+
+  test('is sent up, whole and once, to a control plane that is new and asks', async () => {
+    const gateway = (await Gateway.start({ workers: 2 })).settle();
+    prompts(gateway, 12);
+    const held = new Set(gateway.plane.touched().flatMap((touch) => [...touch.keys]));
+    expect(held.size).toBeGreaterThan(12 * 10);
+    gateway.reports.length = 0;
+    gateway.plane.epoch = 8n;
+    gateway.plane.wantsTable = true;
+    prompts(gateway, 1);
+    gateway.settle(1000);
+    const table = gateway.reports.filter((report) => report.flags.includes('table'));
+    const sent = table.flatMap((report) => (report.touches ?? []).flatMap((touch) => [...touch.keys]));
+    expect(new Set(sent)).toEqual(held);
+    expect(sent.length).toBe(held.size);
+    expect(gateway.reports.at(-1)!.flags).toEqual([]);
+    expect(
+      gateway.reports.filter((report) => !report.flags.includes('table')).flatMap((r) => r.touches ?? []),
+    ).toHaveLength(1);
+  });
+
+  test('comes to a VM that starts later', async () => {
+    const gateway = (await Gateway.start()).settle();
+    const system = words('before', 8000);
+    const first = gateway.request(0, chat(system, 'x'));
+    const home = gateway.picks(first)[0];
+    gateway.answer(first);
+    gateway.settle();
+    gateway.plane.table = gateway.plane.touched();
+    gateway.addWorker('late');
+    // Nothing of the ring is left to read: what the late one knows came with the snapshot.
+    for (let i = 0; i < 300; i++) gateway.answer(gateway.request(0, chat(words(`r${i}-`, 600), 'x')));
+    gateway.settle(1000);
+    expect(podOf(gateway, 1, chat(system, 'y'))).toBe(home);
+  });
+});
+
+describe('outcomes', () => {
+  test('of all workers are added up by pod, also when a worker goes', async () => {
+    const gateway = (await Gateway.start({ workers: 3 })).settle();
+    const usage = { prompt_tokens: 500, completion_tokens: 7, prompt_tokens_details: { cached_tokens: 0 } };
+    const round = (worker: number): void => {
+      gateway.answer(gateway.request(worker, chat(words(`o${worker}`, 2000), 'x')), { usage });
+      gateway.answer(gateway.request(worker, chat(words(`o${worker}`, 2000), 'x')), { status: 400, sse: false });
+    };
+    for (let i = 0; i < 30; i++) round(i % 3);
+    gateway.settle(3000);
+    gateway.roots[2]!.tick(0);
+    gateway.settle(3000);
+    for (let i = 0; i < 10; i++) round(1);
+    gateway.settle(3000);
+    const outcomes = gateway.reports.findLast((report) => report.outcomes)!.outcomes!;
+    const sum = (name: 'ok' | 'clientErrors' | 'promptTokens' | 'completionTokens' | 'ttftCount'): number =>
+      outcomes.reduce((total, pod) => total + pod[name], 0);
+    expect([sum('ok'), sum('clientErrors')]).toEqual([40, 40]);
+    expect([sum('promptTokens'), sum('completionTokens'), sum('ttftCount')]).toEqual([40 * 500, 40 * 7, 40]);
+  });
+});
+
 describe('configuration', () => {
   test.each([
     ['{"pool":"p","blocks":1}', 'unknown key "blocks"'],
