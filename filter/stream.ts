@@ -248,7 +248,8 @@ function decide(slot: i32, plugin: Plugin): void {
   let prompt = bodyBytes[slot];
   if (flags[slot] & SCANS) {
     const scan = scans[slot];
-    reasons[slot] = scanEnd(scan);
+    // A body of no bytes may come as such: chunked over HTTP/1.1, an empty last frame over HTTP/2.
+    reasons[slot] = bodyBytes[slot] == 0 ? REASON_NO_BODY : scanEnd(scan);
     if (reasons[slot] == REASON_NONE) {
       keys = chainRun(scan, plugin.settings.toolsPosition);
       prompt = scanPromptBytes(scan);
