@@ -55,6 +55,9 @@ export function listener(options: ListenerOptions): object {
     stat_prefix: options.name,
     // A long answer is not an idle stream, and a prompt may wait in the engine's queue.
     stream_idle_timeout: '0s',
+    // Websockets pass, over HTTP/2 by extended CONNECT, as Istio's gateways let them.
+    upgrade_configs: [{ upgrade_type: 'websocket' }],
+    http2_protocol_options: { allow_connect: true },
     access_log: accessLog(options.accessLogPath),
     route_config: routes(options),
     http_filters: httpFilters(options),

@@ -3,7 +3,7 @@
 import { createServer } from 'node:http';
 import type { IncomingHttpHeaders, IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises';
 
 export interface Recorded {
   method: string;
@@ -23,8 +23,9 @@ export interface Sse {
 export interface Behaviour {
   status?: number;
   headers?: Record<string, string>;
-  /** Answered as it is; without it, the request's own body is echoed. */
-  body?: string | Buffer;
+  /** Answered as it is; without it, the request's own body is echoed. Pieces are written one by one. */
+  body?: string | Buffer | Buffer[];
+  trailers?: Record<string, string>;
   sse?: Sse;
   delayMs?: number;
   /** Cuts the connection in place of an answer, or after the headers, or after the first event. */
@@ -32,6 +33,9 @@ export interface Behaviour {
   /** Never answers. */
   hang?: boolean;
 }
+
+/** Requests to paths that start so are answered while they come, piece by piece. */
+export const mirrorPath = '/mirror';
 
 export class Backend {
   readonly name: string;
@@ -66,6 +70,7 @@ export class Backend {
     const backend = new Backend(name, server, sockets);
     backend.behaviour = behaviour;
     server.on('request', (request, response) => void backend.#serve(request, response));
+    server.on('upgrade', (request, socket: Socket) => backend.#upgrade(request, socket));
     return backend;
   }
 
@@ -76,9 +81,37 @@ export class Backend {
     await closed;
   }
 
+  /** Both directions of an upgraded connection: what comes goes back. */
+  #upgrade(request: IncomingMessage, socket: Socket): void {
+    this.arrived += 1;
+    this.#record(request, Buffer.alloc(0));
+    const protocol = request.headers.upgrade ?? '';
+    socket.on('error', () => {});
+    socket.write(
+      `HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: ${protocol}\r\nx-pod: ${this.name}\r\n\r\n`,
+    );
+    socket.pipe(socket);
+  }
+
+  #record(request: IncomingMessage, body: Buffer): Recorded {
+    const { method = '', url = '', headers, trailers } = request;
+    const recorded: Recorded = { method, path: url, headers, trailers, body };
+    this.requests.push(recorded);
+    return recorded;
+  }
+
   async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     this.arrived += 1;
     response.on('error', () => {});
+    if (request.url?.startsWith(mirrorPath)) {
+      response.writeHead(200, { 'x-pod': this.name, trailer: 'x-mirrored' });
+      response.flushHeaders();
+      this.#record(request, Buffer.alloc(0));
+      request.on('error', () => {});
+      request.on('end', () => response.addTrailers({ 'x-mirrored': 'whole' }));
+      request.pipe(response);
+      return;
+    }
     const chunks: Buffer[] = [];
     try {
       for await (const chunk of request) chunks.push(chunk as Buffer);
@@ -86,14 +119,7 @@ export class Backend {
       // The client has gone; what there was of its request is not one.
       return;
     }
-    const recorded: Recorded = {
-      method: request.method ?? '',
-      path: request.url ?? '',
-      headers: request.headers,
-      trailers: request.trailers,
-      body: Buffer.concat(chunks),
-    };
-    this.requests.push(recorded);
+    const recorded = this.#record(request, Buffer.concat(chunks));
     const does = typeof this.behaviour === 'function' ? this.behaviour(recorded) : this.behaviour;
     if (does.hang) return;
     if (does.delayMs) await sleep(does.delayMs);
@@ -102,6 +128,14 @@ export class Backend {
     response.writeHead(does.status ?? 200, { 'x-pod': this.name, ...type, ...does.headers });
     response.flushHeaders();
     if (does.cut === 'headers') return void setTimeout(() => response.destroy(), 5);
+    if (does.trailers) response.addTrailers(does.trailers);
+    if (Array.isArray(does.body)) {
+      for (const piece of does.body) {
+        response.write(piece);
+        await turn();
+      }
+      return void response.end();
+    }
     if (!does.sse) return void response.end(does.body ?? recorded.body);
     for (const [i, event] of does.sse.events.entries()) {
       if (does.sse.gapMs) await sleep(does.sse.gapMs);

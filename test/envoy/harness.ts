@@ -11,7 +11,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { ControlPlaneOptions } from '../../envoy/cluster.ts';
 import { envoyVersions } from '../../envoy/fetch.ts';
-import type { ListenerOptions } from '../../envoy/listener.ts';
+import type { Chain, ListenerOptions } from '../../envoy/listener.ts';
 import { startEnvoy } from '../../envoy/run.ts';
 import type { EnvoyOptions, RunningEnvoy } from '../../envoy/run.ts';
 import { Backend } from './backend.ts';
@@ -98,6 +98,8 @@ export interface GatewayOptions extends Partial<Omit<EnvoyOptions, 'listeners' |
   wasm?: string;
   pluginConfig?: ListenerOptions['pluginConfig'];
   listener?: Partial<ListenerOptions>;
+  /** More listeners over the same pool, one of each chain, named by it: to compare with. */
+  beside?: Chain[];
   controlPlane?: ControlPlaneOptions;
 }
 
@@ -117,7 +119,7 @@ export interface Gateway extends AsyncDisposable {
 
 /** One listener `gateway` over one pool `pool`. */
 export async function startGateway(options: GatewayOptions = {}): Promise<Gateway> {
-  const { pods: wanted = 2, wasm = 'filter', pluginConfig, listener: extra, ...rest } = options;
+  const { pods: wanted = 2, wasm = 'filter', pluginConfig, listener: extra, beside = [], ...rest } = options;
   const behaviours = typeof wanted === 'number' ? Array.from({ length: wanted }, () => ({})) : wanted;
   const pods = await Promise.all(behaviours.map((behaviour, i) => Backend.start(`pod-${i}`, behaviour)));
   const listener: Omit<ListenerOptions, 'port'> = {
@@ -129,11 +131,12 @@ export async function startGateway(options: GatewayOptions = {}): Promise<Gatewa
     ...(pluginConfig === undefined ? {} : { pluginConfig }),
     ...extra,
   };
+  const others = beside.map((chain) => ({ ...listener, name: chain, chain, wasmPath: wasmPath('empty') }));
   const pool = { name: 'pool', endpoints: pods.map(({ endpoint }) => endpoint), balancing: 'override-host' as const };
   const closePods = async (): Promise<void> => void (await Promise.all(pods.map((pod) => pod.close())));
   let envoy: RunningEnvoy;
   try {
-    envoy = await startEnvoy({ ...rest, listeners: [listener], pools: [pool] });
+    envoy = await startEnvoy({ ...rest, listeners: [listener, ...others], pools: [pool] });
   } catch (error) {
     await closePods();
     throw error;
@@ -157,7 +160,7 @@ export async function startGateway(options: GatewayOptions = {}): Promise<Gatewa
       }),
     async reconfigure(change) {
       Object.assign(listener, change);
-      await envoy.update({ listeners: [listener] });
+      await envoy.update({ listeners: [listener, ...others] });
     },
     close,
     [Symbol.asyncDispose]: close,
