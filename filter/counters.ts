@@ -4,6 +4,7 @@
 // bounded: pools, reasons, policies and results are known, pods are the endpoints of the pool. All ids are defined when the
 // plugin is configured, so that counting on a request is one host call.
 import { REASONS, reasonName } from './engine/reasons';
+import { Journal } from './journal';
 import { metric, metricAdd, metricSet, resultNumber } from './proxy-wasm/host';
 import { METRIC_COUNTER, METRIC_GAUGE, STATUS_OK } from './proxy-wasm/status';
 import { text, textFree } from './proxy-wasm/text';
@@ -25,6 +26,7 @@ function add(id: u32, amount: i64): void {
 }
 
 export class Counters {
+  journal: Journal = new Journal();
   private prefix: string = '';
   private picks: StaticArray<u32> = new StaticArray<u32>(POLICIES.length);
   private fallbacks: StaticArray<u32> = new StaticArray<u32>(REASONS);
@@ -46,6 +48,7 @@ export class Counters {
   /** Defines every metric of the pool. Allocates: on configuration only. */
   define(pool: string): void {
     this.prefix = '.pool.' + pool.replaceAll('.', '_');
+    this.journal.name(pool);
     for (let i = 0; i < POLICIES.length; i++) {
       this.picks[i] = define(METRIC_COUNTER, 'warmpath_picks_total' + this.prefix + '.policy.' + POLICIES[i]);
     }
@@ -92,11 +95,14 @@ export class Counters {
   }
 
   countFallback(reason: u32): void {
-    if (reason < REASONS) add(this.fallbacks[reason], 1);
+    if (reason >= REASONS) return;
+    add(this.fallbacks[reason], 1);
+    this.journal.unread(reason);
   }
 
   countUnpicked(): void {
     add(this.unpicked, 1);
+    this.journal.unpicked();
   }
 
   countMoved(): void {
@@ -120,22 +126,28 @@ export class Counters {
 
   countLost(records: u32): void {
     add(this.lost, records);
+    this.journal.lost();
   }
 
   countSyncOk(): void {
     add(this.syncOk, 1);
+    this.journal.syncWorks();
   }
 
-  countSyncFailed(): void {
+  /** A call failed, the last one of so many in a row. */
+  countSyncFailed(failures: u32): void {
     add(this.syncFailed, 1);
+    this.journal.syncFailed(failures);
   }
 
-  countSyncRejected(): void {
+  countSyncRejected(error: u32): void {
     add(this.syncRejected, 1);
+    this.journal.syncRefused(error);
   }
 
   countElection(): void {
     add(this.elections, 1);
+    this.journal.elected();
   }
 
   /** The leader says once a second that it lives: an alert on this gauge standing still finds a filter that is gone. */

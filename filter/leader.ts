@@ -28,6 +28,8 @@ import {
   FLAG_TABLE,
   FLAG_WANT_SNAPSHOT,
   FLAG_WANT_TABLE,
+  FRAME_ERROR_LENGTH,
+  FRAME_ERROR_SHORT,
   FRAME_OK,
   KIND_REPORT,
   OUTCOME_BYTES,
@@ -276,9 +278,13 @@ export class Leader {
   }
 
   private failed(nowMs: f64): void {
+    this.backOff(nowMs);
+    this.counters.countSyncFailed(this.failures);
+  }
+
+  private backOff(nowMs: f64): void {
     this.hasCall = false;
     this.failures++;
-    this.counters.countSyncFailed();
     let wait: f64 = 50;
     for (let i: u32 = 0; i < this.failures && wait < BACKOFF_MS_MAX; i++) wait *= 2;
     this.nextMs = nowMs + wait;
@@ -293,9 +299,11 @@ export class Leader {
       this.failed(nowMs);
       return true;
     }
-    if (bufferBytes(BUFFER_CALL_BODY, 0, <usize>resultNumber) != STATUS_OK || !this.take(resultPtr, <u32>resultBytes)) {
-      this.counters.countSyncRejected();
-      this.failed(nowMs);
+    const isRead = bufferBytes(BUFFER_CALL_BODY, 0, <usize>resultNumber) == STATUS_OK;
+    const error = isRead ? this.take(resultPtr, <u32>resultBytes) : FRAME_ERROR_LENGTH;
+    if (error != FRAME_OK) {
+      this.counters.countSyncRejected(error);
+      this.backOff(nowMs);
       return true;
     }
     this.failures = 0;
@@ -303,12 +311,13 @@ export class Leader {
     return true;
   }
 
-  /** Takes in a body of one or more frames. False when any of them is not sound; those before it have been taken. */
-  private take(ptr: usize, length: u32): bool {
+  /** Takes in a body of one or more frames, up to the first that is not sound; returns what is wrong with it. */
+  private take(ptr: usize, length: u32): u32 {
     let at: u32 = 0;
     let frames: u32 = 0;
     while (at < length) {
-      if (frameCheck(ptr + at, length - at) != FRAME_OK) return false;
+      const error = frameCheck(ptr + at, length - at);
+      if (error != FRAME_OK) return error;
       const bytes = frameBytes();
       if (framePool() == this.poolHash) {
         this.publish(ptr + at, bytes);
@@ -316,7 +325,7 @@ export class Leader {
       }
       at += bytes;
     }
-    return frames > 0;
+    return frames > 0 ? FRAME_OK : FRAME_ERROR_SHORT;
   }
 
   private publish(frame: usize, bytes: u32): void {

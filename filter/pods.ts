@@ -22,7 +22,6 @@ import { Bytes } from './bytes';
 const marks: StaticArray<u8> = new StaticArray<u8>(PODS_MAX);
 const lengths: StaticArray<u8> = new StaticArray<u8>(PODS_MAX);
 let addresses: usize = 0;
-let overflowed: u32 = 0;
 
 /** Reserves room for the addresses of all pod slots. */
 export function podsInit(): void {
@@ -64,13 +63,12 @@ export function podOfAddress(pool: u32, ptr: usize, length: u32): i32 {
   return -1;
 }
 
-/** Pods that found no free slot since the VM started; their traffic is balanced by Envoy. */
-export function podsOverflowed(): u32 {
-  return overflowed;
-}
-
-/** Makes the pool's pods those of the frame that was checked last: new ones start empty, missing ones go. */
-export function podsApply(pool: u32): void {
+/**
+ * Makes the pool's pods those of the frame that was checked last: new ones start empty, missing ones go. Returns how many found no
+ * free slot; their traffic is balanced by Envoy.
+ */
+export function podsApply(pool: u32): u32 {
+  let overflowed: u32 = 0;
   const slots = podSlots();
   for (let slot: u32 = 0; slot < slots; slot++) marks[slot] = 0;
   const count = endpointCount();
@@ -88,6 +86,7 @@ export function podsApply(pool: u32): void {
     if (slot < 0) overflowed++;
     else writeAddress(slot, endpointAddress(i), endpointPort(i));
   }
+  return overflowed;
 }
 
 /** Lets go of every pod of a pool whose plugin was removed. */

@@ -5,6 +5,7 @@
 import { Counters } from './counters';
 import { secretClear, secretSet } from './engine/digest';
 import {
+  endpointCount,
   frameBlockBytes,
   frameBytesPerToken,
   frameCheck,
@@ -125,7 +126,9 @@ export class Settings {
     scanPoolSet(this.pool, frameBlockBytes(), frameWindowBytes());
     poolBytesPerTokenSet(this.pool, frameBytesPerToken());
     if (frameSecret() != 0) this.applySecret(frameSecret(), nowMs);
-    if (frameHas(SECTION_ENDPOINTS)) podsApply(this.pool);
+    if (!frameHas(SECTION_ENDPOINTS)) return;
+    const overflowed = podsApply(this.pool);
+    this.counters.journal.settings(this.version, endpointCount(), overflowed);
   }
 
   /** Keys made with another secret mean nothing, so a new one empties the table. */

@@ -1,0 +1,111 @@
+// What the filter says in Envoy's log about one pool: what changed, and each kind of trouble once. How often it happens is what
+// the counters are for; a line for every request would bury the one that matters.
+import { REASONS, reasonName } from './engine/reasons';
+import { lineLog, lineNumber, lineStart, lineText } from './proxy-wasm/line';
+import { LOG_INFO, LOG_WARN } from './proxy-wasm/status';
+import { text, Text, TEXT_EMPTY, textFree } from './proxy-wasm/text';
+
+const START: Text = text('warmpath: pool ');
+const UNREAD: Text = text(': a request is balanced by load only, further ones are counted as fallbacks; reason ');
+const UNPICKED: Text = text(
+  ': no pod to pick, Envoy balances; nothing has come from the control plane, or no pod is ready',
+);
+const LOST: Text = text(': touches of a sibling were overwritten before they were read, further ones are counted');
+const ELECTED: Text = text(': this VM speaks for the gateway now');
+const SYNC_FAILED: Text = text(
+  ': the control plane does not answer; routing goes on from what is known. Failed calls: ',
+);
+const SYNC_REFUSED: Text = text(': an answer of the control plane is refused; docs/WIRE.md names frame error ');
+const SYNC_WORKS: Text = text(': the control plane answers again');
+const SETTINGS: Text = text(': settings in force, version ');
+const PODS: Text = text(', pods ');
+const OVERFLOW: Text = text(': more pods than bounds.pods allows; not picked for: ');
+
+const reasonTexts: StaticArray<Text> = new StaticArray<Text>(REASONS);
+for (let i: u32 = 0; i < REASONS; i++) reasonTexts[i] = text(reasonName(i));
+
+export class Journal {
+  private pool: Text = TEXT_EMPTY;
+  private hasTold: StaticArray<bool> = new StaticArray<bool>(REASONS);
+  private hasToldUnpicked: bool = false;
+  private hasToldLost: bool = false;
+  private isSyncBroken: bool = false;
+
+  /** Allocates: on configuration only. */
+  name(pool: string): void {
+    textFree(this.pool);
+    this.pool = text(pool);
+  }
+
+  unread(reason: u32): void {
+    if (reason >= REASONS || this.hasTold[reason]) return;
+    this.hasTold[reason] = true;
+    this.start(UNREAD);
+    lineText(reasonTexts[reason]);
+    lineLog(LOG_INFO);
+  }
+
+  unpicked(): void {
+    if (this.hasToldUnpicked) return;
+    this.hasToldUnpicked = true;
+    this.start(UNPICKED);
+    lineLog(LOG_WARN);
+  }
+
+  lost(): void {
+    if (this.hasToldLost) return;
+    this.hasToldLost = true;
+    this.start(LOST);
+    lineLog(LOG_WARN);
+  }
+
+  elected(): void {
+    this.start(ELECTED);
+    lineLog(LOG_INFO);
+  }
+
+  /** Calls that failed one after the other; told when it begins to look like more than a hiccup. */
+  syncFailed(failures: u32): void {
+    if (this.isSyncBroken || failures < 3) return;
+    this.isSyncBroken = true;
+    this.start(SYNC_FAILED);
+    lineNumber(failures);
+    lineLog(LOG_WARN);
+  }
+
+  syncRefused(error: u32): void {
+    if (this.isSyncBroken) return;
+    this.isSyncBroken = true;
+    this.start(SYNC_REFUSED);
+    lineNumber(error);
+    lineLog(LOG_WARN);
+  }
+
+  syncWorks(): void {
+    if (!this.isSyncBroken) return;
+    this.isSyncBroken = false;
+    this.start(SYNC_WORKS);
+    lineLog(LOG_INFO);
+  }
+
+  /** Settings were taken over; `overflowed` pods found no slot. */
+  settings(version: u32, pods: u32, overflowed: u32): void {
+    this.hasToldUnpicked = false;
+    this.start(SETTINGS);
+    lineNumber(version);
+    lineText(PODS);
+    lineNumber(pods);
+    lineLog(LOG_INFO);
+    if (overflowed == 0) return;
+    this.start(OVERFLOW);
+    lineNumber(overflowed);
+    lineLog(LOG_WARN);
+  }
+
+  private start(what: Text): void {
+    lineStart();
+    lineText(START);
+    lineText(this.pool);
+    lineText(what);
+  }
+}
