@@ -237,9 +237,11 @@ function parseValue(config: Config, field: i32, depth: i32): bool {
     case FIELD_BLOCKS:
       config.blocksMax = parseNumber(field, 1024, 4_194_304);
       return errorText.length == 0;
-    default:
+    case FIELD_STREAMS:
       config.streamsMax = parseNumber(field, 16, 65_536);
       return errorText.length == 0;
+    default:
+      return fail(keyOf(field), found(), unchecked(fieldExpected[field]));
   }
 }
 

@@ -3,7 +3,6 @@
 // Each VM that takes part holds one segment: a head with its load counters, and a ring of its last touches. A segment has one
 // writer, so nothing here needs a lock or a compare-and-set but the claim. A record is written before the head that
 // announces it. Siblings are read at every pick, so that a pick is known everywhere at the next pick anywhere.
-import { Bytes } from './bytes';
 import { Claim } from './claim';
 import { Counters } from './counters';
 import {

@@ -72,7 +72,7 @@ describe.each([...envoyVersions])('Envoy %s', (version) => {
         'reset-mid-stream': { ...sse, cut: 'first-event' },
         slow: { ...sse, delayMs: 300 },
       };
-      for (const pod of gateway.pods) pod.behaviour = ({ headers }) => behaviours[`${headers['x-ending']}`] ?? sse;
+      for (const pod of gateway.pods) pod.behaviour = ({ headers }) => behaviours[String(headers['x-ending'])] ?? sse;
       const endings = [...Object.keys(behaviours), 'gone', 'gone-mid-body', 'too-large', 'not-json'];
       const total = 10_000;
       let next = 0;
