@@ -24,6 +24,7 @@ const LABEL: u64 = 0x687461706d726177; // "warmpath", little-endian
 
 const pools: usize = memory.data(2560, 16);
 const derivation: usize = memory.data(32, 16);
+const scratch: usize = memory.data(32, 16);
 
 const SIP_0: u64 = 0x736f6d6570736575;
 const SIP_1: u64 = 0x646f72616e646f6d;
@@ -69,93 +70,73 @@ export function secretGeneration(pool: u32): u32 {
   return load<u32>(poolKeys(pool), AT_GENERATION);
 }
 
-/** SipHash-c-d of `length` bytes, as published. Used for deriving keys; the request path has the two forms below. */
-export function sipHash(k0: u64, k1: u64, ptr: usize, length: u32, c: u32, d: u32): u64 {
-  let v0 = SIP_0 ^ k0;
-  let v1 = SIP_1 ^ k1;
-  let v2 = SIP_2 ^ k0;
-  let v3 = SIP_3 ^ k1;
-  const whole = length >> 3;
-  const tail = length & 7;
-  for (let i: u32 = 0; i <= whole; i++) {
-    let m: u64;
-    const at = ptr + ((<usize>i) << 3);
-    if (i < whole) {
-      m = load<u64>(at);
-    } else {
-      m = (<u64>(length & 255)) << 56;
-      for (let j: u32 = 0; j < tail; j++) m |= (<u64>load<u8>(at + j)) << (j << 3);
-    }
-    v3 ^= m;
-    for (let r: u32 = 0; r < c; r++) {
-      v0 += v1;
-      v1 = rotl<u64>(v1, 13) ^ v0;
-      v0 = rotl<u64>(v0, 32);
-      v2 += v3;
-      v3 = rotl<u64>(v3, 16) ^ v2;
-      v0 += v3;
-      v3 = rotl<u64>(v3, 21) ^ v0;
-      v2 += v1;
-      v1 = rotl<u64>(v1, 17) ^ v2;
-      v2 = rotl<u64>(v2, 32);
-    }
-    v0 ^= m;
-  }
-  v2 ^= 0xff;
-  for (let r: u32 = 0; r < d; r++) {
-    v0 += v1;
-    v1 = rotl<u64>(v1, 13) ^ v0;
-    v0 = rotl<u64>(v0, 32);
-    v2 += v3;
-    v3 = rotl<u64>(v3, 16) ^ v2;
-    v0 += v3;
-    v3 = rotl<u64>(v3, 21) ^ v0;
-    v2 += v1;
-    v1 = rotl<u64>(v1, 17) ^ v2;
-    v2 = rotl<u64>(v2, 32);
-  }
-  return v0 ^ v1 ^ v2 ^ v3;
-}
-
-/** One step of a chain: SipHash-1-3 under the pool's chain key of three words (the published function of their 24 bytes). */
-export function chainStep(keys: usize, state: u64, digest: u64, tag: u64): u64 {
-  const k0 = load<u64>(keys, WORD_CHAIN);
-  const k1 = load<u64>(keys, WORD_CHAIN + 8);
-  let v0 = SIP_0 ^ k0;
-  let v1 = SIP_1 ^ k1;
-  let v2 = SIP_2 ^ k0;
-  let v3 = SIP_3 ^ k1;
-  for (let i: u32 = 0; i < 7; i++) {
-    let m: u64 = 0;
-    if (i == 0) m = state;
-    else if (i == 1) m = digest;
-    else if (i == 2) m = tag;
-    else if (i == 3) m = (<u64>24) << 56;
-    else if (i == 4) v2 ^= 0xff;
-    v3 ^= m;
-    v0 += v1;
-    v1 = rotl<u64>(v1, 13) ^ v0;
-    v0 = rotl<u64>(v0, 32);
-    v2 += v3;
-    v3 = rotl<u64>(v3, 16) ^ v2;
-    v0 += v3;
-    v3 = rotl<u64>(v3, 21) ^ v0;
-    v2 += v1;
-    v1 = rotl<u64>(v1, 17) ^ v2;
-    v2 = rotl<u64>(v2, 32);
-    v0 ^= m;
-  }
-  return v0 ^ v1 ^ v2 ^ v3;
-}
-
-/** Begins a text digest in the 32 bytes at `sip`. */
-export function digestStart(sip: usize, keys: usize): void {
-  const k0 = load<u64>(keys, WORD_DIGEST);
-  const k1 = load<u64>(keys, WORD_DIGEST + 8);
+/** Begins a SipHash in the 32 bytes at `sip`. */
+function sipStart(sip: usize, k0: u64, k1: u64): void {
   store<u64>(sip, SIP_0 ^ k0);
   store<u64>(sip, SIP_1 ^ k1, 8);
   store<u64>(sip, SIP_2 ^ k0, 16);
   store<u64>(sip, SIP_3 ^ k1, 24);
+}
+
+/** Absorbs a word with the given number of rounds. */
+function sipWord(sip: usize, word: u64, rounds: u32): void {
+  let v0 = load<u64>(sip);
+  let v1 = load<u64>(sip, 8);
+  let v2 = load<u64>(sip, 16);
+  let v3 = load<u64>(sip, 24) ^ word;
+  for (let i: u32 = 0; i < rounds; i++) {
+    v0 += v1;
+    v1 = rotl<u64>(v1, 13) ^ v0;
+    v0 = rotl<u64>(v0, 32);
+    v2 += v3;
+    v3 = rotl<u64>(v3, 16) ^ v2;
+    v0 += v3;
+    v3 = rotl<u64>(v3, 21) ^ v0;
+    v2 += v1;
+    v1 = rotl<u64>(v1, 17) ^ v2;
+    v2 = rotl<u64>(v2, 32);
+  }
+  store<u64>(sip, v0 ^ word);
+  store<u64>(sip, v1, 8);
+  store<u64>(sip, v2, 16);
+  store<u64>(sip, v3, 24);
+}
+
+/** Absorbs the last word and ends a SipHash. */
+function sipEnd(sip: usize, word: u64, c: u32, d: u32): u64 {
+  sipWord(sip, word, c);
+  store<u64>(sip, load<u64>(sip, 16) ^ 0xff, 16);
+  sipWord(sip, 0, d);
+  return load<u64>(sip) ^ load<u64>(sip, 8) ^ load<u64>(sip, 16) ^ load<u64>(sip, 24);
+}
+
+/** SipHash-c-d of `length` bytes, as published. */
+export function sipHash(k0: u64, k1: u64, ptr: usize, length: u32, c: u32, d: u32): u64 {
+  sipStart(scratch, k0, k1);
+  const whole = length & ~7;
+  for (let at: u32 = 0; at < whole; at += 8) sipWord(scratch, load<u64>(ptr + at), c);
+  let last = (<u64>(length & 255)) << 56;
+  for (let at = whole; at < length; at++) last |= (<u64>load<u8>(ptr + at)) << ((at & 7) << 3);
+  return sipEnd(scratch, last, c, d);
+}
+
+/** One step of a chain: SipHash-1-3 under the pool's chain key of three words (the published function of their 24 bytes). */
+export function chainStep(keys: usize, state: u64, value: u64, tag: u64): u64 {
+  sipStart(scratch, load<u64>(keys, WORD_CHAIN), load<u64>(keys, WORD_CHAIN + 8));
+  sipWord(scratch, state, 1);
+  sipWord(scratch, value, 1);
+  sipWord(scratch, tag, 1);
+  return sipEnd(scratch, (<u64>24) << 56, 1, 3);
+}
+
+/** Begins a text digest in the 32 bytes at `sip`. */
+export function digestStart(sip: usize, keys: usize): void {
+  sipStart(sip, load<u64>(keys, WORD_DIGEST), load<u64>(keys, WORD_DIGEST + 8));
+}
+
+/** Ends a text digest: the last word is the text's length in bytes. */
+export function digestFinish(sip: usize, lengthBytes: u32): u64 {
+  return sipEnd(sip, lengthBytes, 1, 3);
 }
 
 /**
@@ -189,55 +170,6 @@ export function digestStripe(sip: usize, keys: usize, ptr: usize, units: i32): v
   }
   a0 = i64x2.add(a0, a1);
   b0 = i64x2.add(b0, b1);
-  let m = i64x2.extract_lane(a0, 0) + i64x2.extract_lane(a0, 1);
-  const next = i64x2.extract_lane(b0, 0) + i64x2.extract_lane(b0, 1);
-
-  let v0 = load<u64>(sip);
-  let v1 = load<u64>(sip, 8);
-  let v2 = load<u64>(sip, 16);
-  let v3 = load<u64>(sip, 24);
-  for (let i = 0; i < 2; i++) {
-    v3 ^= m;
-    v0 += v1;
-    v1 = rotl<u64>(v1, 13) ^ v0;
-    v0 = rotl<u64>(v0, 32);
-    v2 += v3;
-    v3 = rotl<u64>(v3, 16) ^ v2;
-    v0 += v3;
-    v3 = rotl<u64>(v3, 21) ^ v0;
-    v2 += v1;
-    v1 = rotl<u64>(v1, 17) ^ v2;
-    v2 = rotl<u64>(v2, 32);
-    v0 ^= m;
-    m = next;
-  }
-  store<u64>(sip, v0);
-  store<u64>(sip, v1, 8);
-  store<u64>(sip, v2, 16);
-  store<u64>(sip, v3, 24);
-}
-
-/** Ends a text digest: the last word is the text's length in bytes, then SipHash-1-3's three closing rounds. */
-export function digestFinish(sip: usize, lengthBytes: u32): u64 {
-  let v0 = load<u64>(sip);
-  let v1 = load<u64>(sip, 8);
-  let v2 = load<u64>(sip, 16);
-  let v3 = load<u64>(sip, 24);
-  for (let i = 0; i < 4; i++) {
-    const m: u64 = i == 0 ? lengthBytes : 0;
-    if (i == 1) v2 ^= 0xff;
-    v3 ^= m;
-    v0 += v1;
-    v1 = rotl<u64>(v1, 13) ^ v0;
-    v0 = rotl<u64>(v0, 32);
-    v2 += v3;
-    v3 = rotl<u64>(v3, 16) ^ v2;
-    v0 += v3;
-    v3 = rotl<u64>(v3, 21) ^ v0;
-    v2 += v1;
-    v1 = rotl<u64>(v1, 17) ^ v2;
-    v2 = rotl<u64>(v2, 32);
-    v0 ^= m;
-  }
-  return v0 ^ v1 ^ v2 ^ v3;
+  sipWord(sip, i64x2.extract_lane(a0, 0) + i64x2.extract_lane(a0, 1), 1);
+  sipWord(sip, i64x2.extract_lane(b0, 0) + i64x2.extract_lane(b0, 1), 1);
 }

@@ -186,20 +186,25 @@ function textBytes(rec: usize, from: usize, end: usize): usize {
     if (fill < limit) {
       if (p + 1 >= end || load<u8>(p) != 0x5c) break;
       isEscaped = true;
-      const plain = load<u8>(escapes + load<u8>(p, 1));
-      if (plain != 0) {
-        store<u8>(stripe + fill, plain);
-        fill++;
-        p += 2;
-      } else {
-        // A whole \u escape of a character below the surrogates' range that does not cross the stripe's end.
-        if (p + 6 > end || fill + 3 > limit || load<u8>(p, 1) != 0x75) break;
-        const unit = hexUnit(p + 2);
-        if (unit >= 0xd800) break;
-        fill += utf8(stripe + fill, unit);
-        p += 6;
+      // Escapes often stand side by side: text in another script is all escapes in some clients' JSON.
+      do {
+        const plain = load<u8>(escapes + load<u8>(p, 1));
+        if (plain != 0) {
+          store<u8>(stripe + fill, plain);
+          fill++;
+          p += 2;
+        } else {
+          // A whole \u escape of a character below the surrogates' range that does not cross the stripe's end.
+          const unit = p + 6 <= end && fill + 3 <= limit && load<u8>(p, 1) == 0x75 ? hexUnit(p + 2) : 0x10000;
+          if (unit >= 0xd800) break;
+          fill += utf8(stripe + fill, unit);
+          p += 6;
+        }
+      } while (fill < limit && p + 1 < end && load<u8>(p) == 0x5c);
+      if (fill < limit) {
+        if (p + 1 < end && load<u8>(p) == 0x5c) break;
+        continue;
       }
-      if (fill < limit) continue;
     }
     // What was copied beyond the stripe is read again.
     p -= fill - limit;

@@ -15,8 +15,6 @@ const NAME_CACHE_WRITTEN: u32 = 5;
 
 // A name with its quotes; the longest is cache_creation_input_tokens.
 const NAME_BYTES: u32 = 29;
-// Room for the end of the last chunk and the beginning of the next.
-const JOIN_BYTES: u32 = 64;
 
 const AT_STATE: usize = 0;
 const AT_NAME: usize = 4;
@@ -33,7 +31,8 @@ const STATE_DIGITS: u32 = 3;
 
 let records: usize = 0;
 let recordCount: u32 = 0;
-const join: usize = memory.data(96, 16);
+// The end of the last chunk and the beginning of this one, NAME_BYTES of each at most.
+const join: usize = memory.data(64, 16);
 
 // The names with their quotes, one after the other, where each ends, and what it means.
 const names: usize = memory.data(256);

@@ -3,6 +3,7 @@ import { execFile } from 'node:child_process';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
+import { keysCases } from '../../bench/keys.ts';
 import { reportOf, textOf, type Report } from '../../bench/measure.ts';
 import { policyCases } from '../../bench/policy.ts';
 import { residencyCases } from '../../bench/residency.ts';
@@ -10,6 +11,7 @@ import { residencyCases } from '../../bench/residency.ts';
 const root = dirname(dirname(import.meta.dirname));
 
 describe.each([
+  ['keys', keysCases, 8],
   ['residency', residencyCases, 9],
   ['policy', policyCases, 12],
 ] as const)('bench/%s.ts', (bench, casesOf, count) => {
