@@ -34,6 +34,8 @@ export interface ListenerOptions {
   /** Bodies over this are answered 413 on the held routes. Twice the largest body that must be retryable. */
   requestBytesMax?: number;
   retries?: number;
+  /** How many redirects (307 and 308) Envoy follows itself; without it the client follows them. */
+  redirects?: number;
   /** Whether responses name their pod's address. */
   showUpstream?: boolean;
   /** A file for one line a request; none is written without it. */
@@ -148,6 +150,14 @@ function routes(options: ListenerOptions): object {
       host_selection_retry_max_attempts: 100,
       retry_back_off: { base_interval: '0.005s', max_interval: '0.05s' },
     },
+    ...(options.redirects === undefined
+      ? {}
+      : {
+          internal_redirect_policy: {
+            max_internal_redirects: options.redirects,
+            redirect_response_codes: [307, 308],
+          },
+        }),
   };
   const held = heldPaths.map((path) => ({
     name: path,

@@ -5,7 +5,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { gzipSync } from 'node:zlib';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { KeyReader } from '../../control-plane/engine/keys.ts';
-import { SECRET, touchedKeys } from '../filter/control-plane.ts';
+import { SECRET } from '../filter/control-plane.ts';
 import { chat, words } from '../filter/gateway.ts';
 import { client, protocols } from './clients.ts';
 import type { Asked, Client } from './clients.ts';
@@ -17,7 +17,7 @@ import type { Gateway, Recorded } from './harness.ts';
 const path = '/v1/chat/completions';
 const destination = 'x-gateway-destination-endpoint';
 const mib = 1 << 20;
-const limitBytes = 48 * mib;
+const limitBytes = 22 * mib;
 const json = { 'content-type': 'application/json' };
 
 const body = (seed: string, bytes: number): Buffer => Buffer.from(JSON.stringify(chat(words(seed, bytes), 'x')));
@@ -81,6 +81,7 @@ describe.each([...envoyVersions])('Envoy %s', (version) => {
 
     describe('a body reaches the pod and the reader whole', () => {
       const small = body('small', 1500);
+      const huge = body('huge', 20 * mib);
       const cases: [string, () => { sent: Buffer; asked: Asked }][] = [
         ['of 1.5 KB byte by byte', () => ({ sent: small, asked: { body: bytewise(small) } })],
         [
@@ -88,7 +89,7 @@ describe.each([...envoyVersions])('Envoy %s', (version) => {
           () => ({ sent: small, asked: { body: bytewise(small), trailers: { 'x-check': '1' } } }),
         ],
         ['of 1.5 KB in one piece', () => ({ sent: small, asked: { body: small } })],
-        ...[16 << 10, mib, 20 * mib].flatMap((bytes) => {
+        ...[16 << 10, mib].flatMap((bytes) => {
           const sent = body(`of${bytes}`, bytes);
           return [
             [`of ${bytes >> 10} KB with its length`, () => ({ sent, asked: { body: sent } })],
@@ -99,6 +100,11 @@ describe.each([...envoyVersions])('Envoy %s', (version) => {
             ],
           ] as [string, () => { sent: Buffer; asked: Asked }][];
         }),
+        [
+          'of 20 MB in chunks with trailers',
+          () => ({ sent: huge, asked: { body: cut(huge, mib), trailers: { 'x-check': '1' } } }),
+        ],
+        ['of 20 MB with its length', () => ({ sent: huge, asked: { body: huge } })],
       ];
       test.each(cases)('%s', async (_what, make) => {
         const { sent, asked } = make();
@@ -107,8 +113,8 @@ describe.each([...envoyVersions])('Envoy %s', (version) => {
         expect(sha(answer.body)).toBe(sha(sent));
         expect(sha(only().body)).toBe(sha(sent));
         expect(isPicked(only())).toBe(true);
-        await eventually('the touch', () => started.plane.touched().length > 0);
-        expect(touchedKeys(started.plane).keys).toEqual(reader.read(path, sent).keys);
+        const keys = reader.read(path, sent).keys.join();
+        await eventually('its keys', () => started.plane.touched().some((touch) => [...touch.keys].join() === keys));
         await atRest();
       });
     });
