@@ -5,7 +5,7 @@
 // Whatever it cannot read is balanced by load and counted with its reason. All state of a request is one record in the
 // tables below, reserved when the VM started; what must happen exactly once has a bit in the record's flags.
 import { contextAdd, contextRemove, contextsInit, contextSlot } from './contexts';
-import { chainEnds, chainKeys, chainRun } from './engine/chain';
+import { chainEnds, chainKeys, chainReason, chainRun } from './engine/chain';
 import { DIGEST_PAGES_PER_SCAN, SCANS_MIN, STREAM_CHUNK_BYTES, STREAMS_PER_SCAN } from './engine/limits';
 import {
   loadDispatch,
@@ -253,6 +253,8 @@ function decide(slot: i32, plugin: Plugin): void {
     if (reasons[slot] == REASON_NONE) {
       keys = chainRun(scan, plugin.settings.toolsPosition);
       prompt = scanPromptBytes(scan);
+      // A prompt without a whole block, or one of which only the beginning was read: picked for as far as it goes.
+      if (chainReason() != REASON_NONE) plugin.counters.countFallback(chainReason());
     }
     if (scanStream(scan)) flags[slot] |= STREAMED;
   }

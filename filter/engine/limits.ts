@@ -40,6 +40,18 @@ export const BYTES_PER_TOKEN_MAX: f64 = 16;
 // KV capacity of a pod that does not tell it, for the table only. Too little costs more than too much.
 export const CAPACITY_TOKENS_DEFAULT: f64 = 400000;
 
+// Numbers from elsewhere that can be believed, and what the tables can tell apart.
+// Seconds per prompt token.
+export const SLOWNESS_MAX: f64 = 10;
+// How much more work a pod is given than others.
+export const WEIGHT_MAX: f64 = 1000;
+// Requests or tokens that somebody tells of.
+export const NUMBER_MAX: f64 = 1e12;
+// Times are kept in 48 bits of 1/64 ms.
+export const TIME_UNITS_MAX: f64 = 281474976710655;
+// Hash heads take this much a node at most.
+export const HEADS_BYTES_MAX: usize = 12;
+
 // The filter (filter/*.ts).
 // A name in the configuration: pool, gateway, cluster, authority, plugin.
 export const NAME_BYTES_MAX: u32 = 128;

@@ -4,7 +4,17 @@
 // This VM counts its requests one by one: loadDispatch() once, loadFirstToken() at most once, loadEnd() once. A counter
 // that would fall below zero stays at zero, and that is counted. Others' counters are kept per source with running sums,
 // weighed by their age. Tokens are uncached prompt tokens throughout.
-import { COOL_FORGET_MS, COOL_MS_MAX, COOL_MS_MIN, LOAD_SOURCES_MAX, METRICS_FRESH_MS, POOLS_MAX } from './limits';
+import {
+  COOL_FORGET_MS,
+  COOL_MS_MAX,
+  COOL_MS_MIN,
+  LOAD_SOURCES_MAX,
+  METRICS_FRESH_MS,
+  NUMBER_MAX,
+  POOLS_MAX,
+  SLOWNESS_MAX,
+  WEIGHT_MAX,
+} from './limits';
 import { poolObserveUncached, poolUncachedTokens } from './pool';
 import { POOL_NONE, podPool, podsMax, poolWordAt, words } from './residency-store';
 
@@ -40,10 +50,7 @@ const RECORD_BYTES: usize = 160;
 const FOREIGN_BYTES: usize = 12;
 const SLOWNESS_DEFAULT: f64 = 1e-4;
 const SLOWNESS_MIN: f64 = 1e-9;
-const SLOWNESS_MAX: f64 = 10;
 const WEIGHT_MIN: f64 = 0.001;
-const WEIGHT_MAX: f64 = 1000;
-const NUMBER_MAX: f64 = 1e12;
 const SLOWNESS_POWER: f64 = 0.05;
 const OBSERVE_TOKENS_MIN: f64 = 500;
 const AGE_FULL_MS: f64 = 50;

@@ -12,7 +12,16 @@
 //
 // Index 0 means none, and times count in 1/64 ms. Everything is reserved by residencyInit(). The functions here take
 // pods, nodes and entries that the caller has checked or that the table itself holds.
-import { BLOCK_BYTES_MAX, CHAIN_BLOCKS_MAX, PODS_MAX, POOLS_MAX, TABLE_BYTES_MAX, TOUCH_STEPS_MAX } from './limits';
+import {
+  BLOCK_BYTES_MAX,
+  CHAIN_BLOCKS_MAX,
+  HEADS_BYTES_MAX,
+  PODS_MAX,
+  POOLS_MAX,
+  TABLE_BYTES_MAX,
+  TIME_UNITS_MAX,
+  TOUCH_STEPS_MAX,
+} from './limits';
 import { mix64 } from './random';
 
 /** The pool of a pod slot that is not in use. */
@@ -20,14 +29,11 @@ export const POOL_NONE: u32 = 0xffffffff;
 
 const GOLDEN: u64 = 0x9e3779b97f4a7c15;
 const TIME_UNITS_PER_MS: f64 = 64;
-const TIME_UNITS_MAX: f64 = 281474976710655;
 const BYTES_BITS: u32 = 19;
 const DEPTH_MAX: u32 = CHAIN_BLOCKS_MAX - 1;
 const NODE_BYTES: usize = 24;
 const POD_BYTES: usize = 80;
 const FULLEST_EVERY: u32 = 64;
-// Hash heads take this much a node at most.
-const HEADS_BYTES_MAX: usize = 12;
 
 export let podsMax: u32 = 0;
 export let nodesMax: u32 = 0;
