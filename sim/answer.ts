@@ -1,38 +1,46 @@
-// One HTTP answer being written: whole JSON at the end, or server-sent events as the tokens come. The bytes around the text follow vLLM's.
+// One HTTP answer being written: whole JSON at the end, or server-sent events as the tokens come. What the bytes around the text are is each API's
+// own matter (sim/answers); when they go out is the same for all.
 
 import type { ServerResponse } from 'node:http';
+import { ChatForm } from './answers/chat.ts';
+import { CompletionsForm } from './answers/completions.ts';
+import { EmbeddingsForm } from './answers/embeddings.ts';
+import type { Form, Head } from './answers/form.ts';
+import { MessagesForm } from './answers/messages.ts';
+import { ResponsesForm } from './answers/responses.ts';
 import { Sequence } from './engine.ts';
 import type { Work } from './intake.ts';
 import type { ReplicaMetrics } from './metrics.ts';
 
-const FINGERPRINT = 'vllm-0.32.0-sim';
+function formOf(head: Head): Form {
+  switch (head.work.api) {
+    case 'chat':
+      return new ChatForm(head);
+    case 'completions':
+      return new CompletionsForm(head);
+    case 'responses':
+      return new ResponsesForm(head);
+    case 'embeddings':
+      return new EmbeddingsForm(head);
+    default:
+      return new MessagesForm(head);
+  }
+}
 
 export class Answer {
   readonly sequences: Sequence[];
-  readonly #work: Work;
-  readonly #id: string;
-  readonly #model: string;
-  readonly #created: number;
+  readonly #form: Form;
+  readonly #isStream: boolean;
   readonly #response: ServerResponse;
   readonly #texts: string[];
-  readonly #heads: string[];
   #open: number;
 
-  constructor(work: Work, id: string, model: string, response: ServerResponse, metrics: ReplicaMetrics) {
-    this.#work = work;
-    this.#id = `${work.api === 'chat' ? 'chatcmpl' : 'cmpl'}-${id}`;
-    this.#model = model;
-    this.#created = Math.floor(Date.now() / 1000);
+  constructor(work: Work, id: string, response: ServerResponse, metrics: ReplicaMetrics) {
+    this.#form = formOf({ id, createdSeconds: Math.floor(Date.now() / 1000), work });
+    this.#isStream = work.stream;
     this.#response = response;
     this.#open = work.prompts.length;
     this.#texts = work.prompts.map(() => '');
-    const kind = work.api === 'chat' ? 'chat.completion.chunk' : 'text_completion';
-    const field = work.api === 'chat' ? '"delta":{"content":' : '"text":';
-    this.#heads = work.prompts.map(
-      (_, index) =>
-        `data: {"id":${JSON.stringify(this.#id)},"object":"${kind}","created":${this.#created},` +
-        `"model":${JSON.stringify(model)},"choices":[{"index":${index},${field}"`,
-    );
     this.sequences = work.prompts.map(
       ({ hasher, outputTokens, finishReason }, index) =>
         new Sequence(
@@ -55,161 +63,31 @@ export class Answer {
 
   /** Streams get their headers before any engine work, as real ones do: the first token is the first chunk with content. */
   open(): void {
-    if (!this.#work.stream) return;
+    if (!this.#isStream) return;
     this.#response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' });
-    this.#response.flushHeaders();
+    const opening = this.#form.opening();
+    if (opening === '') this.#response.flushHeaders();
+    else this.#response.write(opening);
   }
 
   #token(index: number, sequence: Sequence, word: string): void {
-    if (!this.#work.stream) {
+    if (!this.#isStream) {
       this.#texts[index] += word;
       return;
     }
     if (this.#response.destroyed) return;
-    const chat = this.#work.api === 'chat';
-    const last = sequence.outputTokens >= sequence.outputTokensMax;
-    let text = '';
-    if (chat && sequence.outputTokens === 1) {
-      const head = this.#heads[index]!;
-      text +=
-        `${head.slice(0, -'"content":"'.length)}"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]` +
-        `${this.#continuous(sequence, 0)},"prompt_token_ids":null,"prompt_text":null}\n\n`;
-    }
-    const reason = last ? `"${sequence.finishReason}"` : 'null';
-    text += this.#heads[index]! + word;
-    if (chat) {
-      text += `"},"logprobs":null,"finish_reason":${reason},${last ? '"stop_reason":null,' : ''}"token_ids":null}]`;
-    } else {
-      text += `","logprobs":null,"finish_reason":${reason},"stop_reason":null,"prompt_token_ids":null,"token_ids":null}]`;
-    }
-    text += this.#continuous(sequence, sequence.outputTokens);
-    if (last && chat && !this.#work.includeUsage) text += `,"system_fingerprint":"${FINGERPRINT}"`;
-    text += '}\n\n';
-    if (last && this.#open === 1) {
-      // The last words go out together: usage when asked for, then the end.
-      if (this.#work.includeUsage) text += this.#usageEvent();
-      this.#response.end(`${text}data: [DONE]\n\n`, 'latin1');
-    } else {
-      this.#response.write(text, 'latin1');
-    }
-  }
-
-  #continuous(sequence: Sequence, outputTokens: number): string {
-    if (!this.#work.continuousUsage || !this.#work.includeUsage) return '';
-    const { promptTokens } = sequence;
-    return (
-      `,"usage":{"prompt_tokens":${promptTokens},"total_tokens":${promptTokens + outputTokens},` +
-      `"completion_tokens":${outputTokens},"completion_tokens_details":null}`
-    );
-  }
-
-  #totals(): { prompt: number; completion: number; cached: number; created: number } {
-    let prompt = 0;
-    let completion = 0;
-    for (const sequence of this.sequences) {
-      prompt += sequence.promptTokens;
-      completion += sequence.outputTokens;
-    }
-    // Of several prompts, vLLM reports the cache of the last one only.
-    const last = this.sequences.at(-1)!;
-    const blockTokens = last.hasher.blockTokens;
-    const cached = Math.max(0, last.cachedTokens);
-    return { prompt, completion, cached, created: Math.floor(last.promptTokens / blockTokens) * blockTokens - cached };
-  }
-
-  #usageEvent(): string {
-    const { prompt, completion, cached, created } = this.#totals();
-    const chat = this.#work.api === 'chat';
-    const kind = chat ? 'chat.completion.chunk' : 'text_completion';
-    return (
-      `data: {"id":${JSON.stringify(this.#id)},"object":"${kind}","created":${this.#created},"model":${JSON.stringify(this.#model)},` +
-      `"choices":[],"usage":{"prompt_tokens":${prompt},"total_tokens":${prompt + completion},"completion_tokens":${completion},` +
-      `"prompt_tokens_details":{"cached_tokens":${cached}${chat ? `,"created_cache_tokens":${created}` : ''}}},` +
-      `"system_fingerprint":"${FINGERPRINT}"}\n\n`
-    );
+    const isLast = sequence.outputTokens >= sequence.outputTokensMax;
+    const text = this.#form.token(index, sequence, word, isLast);
+    // The last words go out together with what ends the stream.
+    if (isLast && this.#open === 1) this.#response.end(text + this.#form.ending(this.sequences));
+    else this.#response.write(text);
   }
 
   #finished(): void {
     this.#open -= 1;
-    if (this.#open > 0 || this.#work.stream || this.#response.destroyed) return;
-    const text = JSON.stringify(this.#work.api === 'chat' ? this.#chat() : this.#completions());
+    if (this.#open > 0 || this.#isStream || this.#response.destroyed) return;
+    const text = JSON.stringify(this.#form.whole(this.#texts, this.sequences));
     this.#response.writeHead(200, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) });
     this.#response.end(text);
-  }
-
-  #usage(): unknown {
-    const { prompt, completion, cached, created } = this.#totals();
-    return {
-      prompt_tokens: prompt,
-      total_tokens: prompt + completion,
-      completion_tokens: completion,
-      prompt_tokens_details: {
-        cached_tokens: cached,
-        created_cache_tokens: this.#work.api === 'chat' ? created : null,
-        multimodal_tokens: null,
-      },
-      completion_tokens_details: null,
-    };
-  }
-
-  #chat(): unknown {
-    return {
-      id: this.#id,
-      object: 'chat.completion',
-      created: this.#created,
-      model: this.#model,
-      choices: this.sequences.map((sequence, index) => ({
-        index,
-        message: {
-          role: 'assistant',
-          content: this.#texts[index],
-          refusal: null,
-          annotations: null,
-          audio: null,
-          function_call: null,
-          reasoning: null,
-        },
-        logprobs: null,
-        finish_reason: sequence.finishReason,
-        stop_reason: null,
-        token_ids: null,
-        routed_experts: null,
-      })),
-      service_tier: null,
-      system_fingerprint: FINGERPRINT,
-      usage: this.#usage(),
-      prompt_logprobs: null,
-      prompt_token_ids: null,
-      prompt_text: null,
-      kv_transfer_params: null,
-      ec_transfer_params: null,
-      metrics: null,
-    };
-  }
-
-  #completions(): unknown {
-    return {
-      id: this.#id,
-      object: 'text_completion',
-      created: this.#created,
-      model: this.#model,
-      choices: this.sequences.map((sequence, index) => ({
-        index,
-        text: this.#texts[index],
-        logprobs: null,
-        finish_reason: sequence.finishReason,
-        stop_reason: null,
-        token_ids: null,
-        prompt_logprobs: null,
-        prompt_token_ids: null,
-        routed_experts: null,
-      })),
-      service_tier: null,
-      system_fingerprint: FINGERPRINT,
-      usage: this.#usage(),
-      kv_transfer_params: null,
-      ec_transfer_params: null,
-      metrics: null,
-    };
   }
 }

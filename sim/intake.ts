@@ -1,22 +1,32 @@
 // Reads a request body as vLLM does: what is asked, how long the prompt is, and the errors that vLLM answers before any engine sees the request.
 
-import { BlockHasher, renderChat, spread, type ChatMessage } from './tokens.ts';
+import { BodyError, invalid, parseBody, refused, requireFields, whole, type Body } from './body.ts';
+import { chatPrompt, forcedTool, messagesPrompt, responsesPrompt, type ForcedTool } from './prompts.ts';
+import { BlockHasher, renderChat, spread, type ChatPrompt } from './tokens.ts';
 
-export type Api = 'chat' | 'completions';
+/** `count` is /v1/messages/count_tokens, which no engine sees. */
+export type Api = 'chat' | 'completions' | 'responses' | 'messages' | 'count' | 'embeddings';
 
 export interface ModelLimits {
   model: string;
+  /** Adapters over the model, each with a cache of its own. */
+  loras: readonly string[];
   tokensMax: number;
   blockTokens: number;
 }
 
 export interface Work {
   api: Api;
+  /** The name by which the model was asked for. */
+  model: string;
   stream: boolean;
   includeUsage: boolean;
   continuousUsage: boolean;
   /** One entry per prompt; a chat has one. */
   prompts: Prompt[];
+  /** The answer is a call of this tool. */
+  tool: ForcedTool | null;
+  body: Body;
 }
 
 export interface Prompt {
@@ -25,88 +35,73 @@ export interface Prompt {
   finishReason: 'stop' | 'length';
 }
 
-/** An answer that is an error, in the fields of vLLM's error object. */
-export class BodyError extends Error {
-  readonly status: number;
-  readonly type: string;
-  readonly param: string | null;
-
-  constructor(status: number, type: string, param: string | null, message: string) {
-    super(message);
-    this.status = status;
-    this.type = type;
-    this.param = param;
-  }
-}
-
 // A model that is left alone stops by itself somewhere in this range.
 const ANSWER_TOKENS_MIN = 64;
 const ANSWER_TOKENS_SPREAD = 192;
+// The arguments of a tool call are shorter.
+const CALL_TOKENS_MIN = 8;
+const CALL_TOKENS_SPREAD = 24;
 
-type Body = Record<string, unknown>;
+const required: Record<Api, readonly string[]> = {
+  chat: ['messages'],
+  completions: ['prompt'],
+  responses: ['input'],
+  messages: ['model', 'messages', 'max_tokens'],
+  count: ['model', 'messages'],
+  embeddings: ['input'],
+};
 
-function fieldMissing(field: string, body: Body): BodyError {
-  const input = `<dict of ${Object.keys(body).length} items>`;
-  const text = `1 validation error:\n  {'type': 'missing', 'loc': 'body.${field}', 'msg': 'Field required', 'input': '${input}'}`;
-  return new BodyError(400, 'Bad Request', `body.${field}`, text);
-}
+const tokensFields: Record<Api, readonly string[]> = {
+  chat: ['max_completion_tokens', 'max_tokens'],
+  completions: ['max_tokens'],
+  responses: ['max_output_tokens'],
+  messages: ['max_tokens'],
+  count: [],
+  embeddings: [],
+};
 
-function parse(raw: Buffer): Body {
-  let value: unknown;
-  try {
-    value = JSON.parse(raw.toString('utf8'));
-  } catch {
-    const at = `body.${raw.length > 0 ? raw.length - 1 : 0}`;
-    const text =
-      `1 validation error:\n  {'type': 'json_invalid', 'loc': '${at}', 'msg': 'JSON decode error', ` +
-      `'input': '<dict of 0 items>', 'ctx': {'error': 'Expecting value'}}`;
-    throw new BodyError(400, 'Bad Request', at, text);
-  }
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    const text = `1 validation error:\n  {'type': 'model_attributes_type', 'loc': 'body', 'msg': 'Input should be a valid dictionary'}`;
-    throw new BodyError(400, 'Bad Request', 'body', text);
-  }
-  return value as Body;
-}
-
-function whole(value: unknown): number | undefined {
-  return typeof value === 'number' && Number.isInteger(value) && value >= 0 ? value : undefined;
-}
-
-function measure(hasher: BlockHasher, body: Body, limits: ModelLimits): Prompt {
+function measure(api: Api, hasher: BlockHasher, body: Body, limits: ModelLimits, isCall: boolean): Prompt {
   const { tokensMax } = limits;
   const promptTokens = hasher.tokens;
-  const asked = whole(body['max_completion_tokens']) ?? whole(body['max_tokens']);
+  const field = tokensFields[api].find((name) => whole(body[name]) !== undefined) ?? 'max_tokens';
+  const asked = api === 'embeddings' ? 1 : whole(body[field]);
   if (asked !== undefined && asked > tokensMax) {
-    const text =
-      `max_tokens=${asked} cannot be greater than max_model_len=${tokensMax}. ` +
-      `Please request fewer output tokens. (parameter=max_tokens, value=${asked})`;
-    throw new BodyError(400, 'BadRequestError', 'max_tokens', text);
+    throw refused(
+      field,
+      `${field}=${asked} cannot be greater than max_model_len=${tokensMax}. ` +
+        `Please request fewer output tokens. (parameter=${field}, value=${asked})`,
+    );
   }
   if (promptTokens >= tokensMax) {
-    const text =
+    throw refused(
+      'input_tokens',
       `This model's maximum context length is ${tokensMax} tokens. However, your prompt contains ${promptTokens} input tokens, ` +
-      `which exceeds this limit even without any output tokens. Please reduce the length of the input prompt. ` +
-      `(parameter=input_tokens, value=${promptTokens})`;
-    throw new BodyError(400, 'BadRequestError', 'input_tokens', text);
+        `which exceeds this limit even without any output tokens. Please reduce the length of the input prompt. ` +
+        `(parameter=input_tokens, value=${promptTokens})`,
+    );
   }
   const room = tokensMax - promptTokens;
   if (asked !== undefined && asked > room) {
-    const text =
+    throw refused(
+      'input_tokens',
       `This model's maximum context length is ${tokensMax} tokens. However, you requested ${asked} output tokens and your prompt ` +
-      `contains ${promptTokens} input tokens, for a total of ${asked + promptTokens} tokens. Please reduce the length of the input ` +
-      `prompt or the number of requested output tokens. (parameter=input_tokens, value=${promptTokens})`;
-    throw new BodyError(400, 'BadRequestError', 'input_tokens', text);
+        `contains ${promptTokens} input tokens, for a total of ${asked + promptTokens} tokens. Please reduce the length of the input ` +
+        `prompt or the number of requested output tokens. (parameter=input_tokens, value=${promptTokens})`,
+    );
   }
   const most = Math.max(1, asked ?? room);
   if (body['ignore_eos'] === true) return { hasher, outputTokens: most, finishReason: 'length' };
   const least = Math.min(whole(body['min_tokens']) ?? 0, most);
-  const natural = ANSWER_TOKENS_MIN + (spread(hasher.state) % ANSWER_TOKENS_SPREAD);
+  const drawn = spread(hasher.state);
+  const natural = isCall
+    ? CALL_TOKENS_MIN + (drawn % CALL_TOKENS_SPREAD)
+    : ANSWER_TOKENS_MIN + (drawn % ANSWER_TOKENS_SPREAD);
   const outputTokens = Math.max(least, Math.min(natural, most));
   return { hasher, outputTokens, finishReason: natural < most ? 'stop' : 'length' };
 }
 
-function completionPrompts(prompt: unknown): (string | number[])[] {
+/** Texts or token ids, one of them or a list of them, as completions and embeddings take them. */
+function listedPrompts(prompt: unknown): (string | number[])[] {
   if (typeof prompt === 'string') return [prompt];
   if (!Array.isArray(prompt) || prompt.length === 0) return [];
   const items = prompt as unknown[];
@@ -117,53 +112,73 @@ function completionPrompts(prompt: unknown): (string | number[])[] {
   );
 }
 
+function chatOf(api: Api, body: Body): ChatPrompt | null {
+  switch (api) {
+    case 'chat':
+      return chatPrompt(body);
+    case 'messages':
+    case 'count':
+      return messagesPrompt(body);
+    case 'responses':
+      return responsesPrompt(body);
+    default:
+      return null;
+  }
+}
+
+function hashersOf(api: Api, body: Body, chat: ChatPrompt | null, open: () => BlockHasher): BlockHasher[] {
+  if (chat !== null) {
+    const hasher = open();
+    renderChat(hasher, chat);
+    return [hasher];
+  }
+  const hashers: BlockHasher[] = [];
+  for (const prompt of listedPrompts(body[required[api][0]!])) {
+    const hasher = open();
+    if (typeof prompt === 'string') hasher.text(prompt);
+    else hasher.tokenIds(prompt);
+    if (hasher.tokens > 0) hashers.push(hasher);
+  }
+  if (hashers.length > 0) return hashers;
+  if (api === 'completions') {
+    throw refused('prompt', 'Either prompt or prompt_embeds must be provided and non-empty.');
+  }
+  throw invalid('body.input', [`'type': 'list_type', 'loc': 'body.input', 'msg': 'Input should be a valid list'`]);
+}
+
 export function readRequest(api: Api, raw: Buffer, limits: ModelLimits): Work {
-  const body = parse(raw);
-  const field = api === 'chat' ? 'messages' : 'prompt';
-  if (!(field in body)) throw fieldMissing(field, body);
-  const model = body['model'];
-  if (typeof model === 'string' && model !== limits.model) {
-    const text = `The model \`${model}\` does not exist. Valid aliases: ${limits.model}.`;
-    throw new BodyError(404, 'NotFoundError', 'model', text);
+  const body = parseBody(raw);
+  requireFields(body, required[api]);
+  const chat = chatOf(api, body);
+  const model = typeof body['model'] === 'string' ? body['model'] : limits.model;
+  const isLora = limits.loras.includes(model);
+  if (model !== limits.model && !isLora) {
+    const names = [limits.model, ...limits.loras].join(', ');
+    throw new BodyError(
+      404,
+      'NotFoundError',
+      'model',
+      `The model \`${model}\` does not exist. Valid aliases: ${names}.`,
+    );
   }
   const salt = typeof body['cache_salt'] === 'string' ? body['cache_salt'] : '';
-  const prompts: Prompt[] = [];
-  if (api === 'chat') {
-    const messages = body['messages'];
-    const usable =
-      Array.isArray(messages) &&
-      messages.length > 0 &&
-      (messages as unknown[]).every((message) => typeof message === 'object' && message !== null);
-    if (!usable) {
-      const text = `1 validation error:\n  {'type': 'list_type', 'loc': 'body.messages', 'msg': 'Input should be a valid list'}`;
-      throw new BodyError(400, 'Bad Request', 'body.messages', text);
-    }
-    const hasher = new BlockHasher(limits.blockTokens, salt);
-    renderChat(hasher, { messages: messages as ChatMessage[], tools: body['tools'] });
-    prompts.push(measure(hasher, body, limits));
-  } else {
-    for (const prompt of completionPrompts(body['prompt'])) {
-      const hasher = new BlockHasher(limits.blockTokens, salt);
-      if (typeof prompt === 'string') hasher.text(prompt);
-      else hasher.tokenIds(prompt);
-      if (hasher.tokens > 0) prompts.push(measure(hasher, body, limits));
-    }
-    if (prompts.length === 0) {
-      throw new BodyError(
-        400,
-        'BadRequestError',
-        'prompt',
-        'Either prompt or prompt_embeds must be provided and non-empty.',
-      );
-    }
-  }
+  const seed = isLora ? `\u0001${model}\u0001${salt}` : salt;
+  const tool = chat === null ? null : forcedTool(body, chat);
+  const hashers = hashersOf(api, body, chat, () => new BlockHasher(limits.blockTokens, seed));
+  const prompts =
+    api === 'count'
+      ? hashers.map((hasher) => ({ hasher, outputTokens: 0, finishReason: 'stop' as const }))
+      : hashers.map((hasher) => measure(api, hasher, body, limits, tool !== null));
   const streamOptions = body['stream_options'] as
     { include_usage?: unknown; continuous_usage_stats?: unknown } | null | undefined;
   return {
     api,
-    stream: body['stream'] === true,
+    model,
+    stream: body['stream'] === true && api !== 'embeddings',
     includeUsage: streamOptions?.include_usage === true,
     continuousUsage: streamOptions?.continuous_usage_stats === true,
     prompts,
+    tool,
+    body,
   };
 }

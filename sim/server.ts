@@ -4,9 +4,10 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { Answer } from './answer.ts';
+import { BodyError } from './body.ts';
 import { engineConstants, type EngineName } from './constants.ts';
 import { ReplicaEngine } from './engine.ts';
-import { BodyError, readRequest, type Api, type ModelLimits } from './intake.ts';
+import { readRequest, type Api, type ModelLimits } from './intake.ts';
 import { ReplicaMetrics } from './metrics.ts';
 import { RealtimeEngine } from './realtime.ts';
 import { BLOCK_TOKENS_DEFAULT } from './tokens.ts';
@@ -17,6 +18,8 @@ export type Fault = 'none' | 'error' | 'freeze';
 export interface ReplicaOptions {
   engine: EngineName;
   model?: string;
+  /** Names of LoRA adapters that are served over the model. */
+  loras?: readonly string[];
   host?: string;
   port?: number;
   blockTokens?: number;
@@ -56,7 +59,14 @@ const KEEP_ALIVE_MS = 3_600_000;
 const BUSY =
   'The engine is currently busy and cannot accept new requests. Please try again later or on a different instance.';
 
-const POST_PATHS: Record<string, Api> = { '/v1/chat/completions': 'chat', '/v1/completions': 'completions' };
+const POST_PATHS: Record<string, Api> = {
+  '/v1/chat/completions': 'chat',
+  '/v1/completions': 'completions',
+  '/v1/responses': 'responses',
+  '/v1/messages': 'messages',
+  '/v1/messages/count_tokens': 'count',
+  '/v1/embeddings': 'embeddings',
+};
 const GET_PATHS = new Set(['/health', '/metrics', '/v1/models', '/version', '/load', '/ping']);
 
 interface Context {
@@ -81,28 +91,21 @@ function sendJson(response: ServerResponse, status: number, body: unknown, heade
   response.end(text);
 }
 
-function sendError(response: ServerResponse, error: BodyError): void {
-  const { message, type, param, status } = error;
-  sendJson(response, status, { error: { message, type, param, code: status } });
-}
-
 function models(context: Context): unknown {
   const created = Math.floor(context.startMs / 1000);
-  const id = context.options.model;
+  const { model, loras, tokensMax } = context.limits;
   return {
     object: 'list',
-    data: [
-      {
-        id,
-        object: 'model',
-        created,
-        owned_by: 'vllm',
-        root: id,
-        parent: null,
-        max_model_len: context.limits.tokensMax,
-        permission: [],
-      },
-    ],
+    data: [model, ...loras].map((id) => ({
+      id,
+      object: 'model',
+      created,
+      owned_by: 'vllm',
+      root: id,
+      parent: id === model ? null : model,
+      max_model_len: id === model ? tokensMax : null,
+      permission: [],
+    })),
   };
 }
 
@@ -129,21 +132,25 @@ function answerGet(context: Context, path: string, response: ServerResponse): vo
 
 function complete(context: Context, api: Api, body: Buffer, request: IncomingMessage, response: ServerResponse): void {
   const { realtime, metrics } = context;
-  if (context.fault === 'error') {
-    sendError(response, new BodyError(500, 'InternalServerError', null, 'EngineCore encountered an issue.'));
-    return;
-  }
   try {
+    if (context.fault === 'error') {
+      throw new BodyError(500, 'InternalServerError', null, 'EngineCore encountered an issue.');
+    }
     const { queueMax } = context.options;
     if (queueMax !== undefined && realtime.engine.waiting >= queueMax) {
       metrics.rejected();
-      throw new BodyError(503, 'Service Unavailable', null, BUSY);
+      throw new BodyError(503, 'Service Unavailable', null, BUSY, true);
     }
     const work = readRequest(api, body, context.limits);
+    if (api === 'count') {
+      const { tokens } = work.prompts[0]!.hasher;
+      sendJson(response, 200, { input_tokens: tokens, context_management: { original_input_tokens: tokens } });
+      return;
+    }
     context.requests += 1;
     const given = request.headers['x-request-id'];
     const id = typeof given === 'string' ? given : context.requests.toString(16).padStart(16, '0');
-    const answer = new Answer(work, id, context.options.model, response, metrics);
+    const answer = new Answer(work, id, response, metrics);
     response.on('close', () => {
       if (response.writableFinished) return;
       for (const sequence of answer.sequences) realtime.abort(sequence);
@@ -151,8 +158,8 @@ function complete(context: Context, api: Api, body: Buffer, request: IncomingMes
     answer.open();
     for (const sequence of answer.sequences) realtime.add(sequence);
   } catch (error) {
-    if (error instanceof BodyError) sendError(response, error);
-    else throw error;
+    if (!(error instanceof BodyError)) throw error;
+    sendJson(response, error.status, error.answer(api));
   }
 }
 
@@ -212,7 +219,12 @@ export async function startReplica(options: ReplicaOptions): Promise<Replica> {
     options: { ...options, model },
     realtime,
     metrics: new ReplicaMetrics(engine, model, startMs),
-    limits: { model, tokensMax: engine.sequenceTokensMax, blockTokens: engine.blockTokens },
+    limits: {
+      model,
+      loras: options.loras ?? [],
+      tokensMax: engine.sequenceTokensMax,
+      blockTokens: engine.blockTokens,
+    },
     startMs,
     fault: 'none',
     pod: '',

@@ -144,6 +144,7 @@ export class BlockHasher {
 export interface ChatMessage {
   role: string;
   content?: unknown;
+  reasoning?: unknown;
   tool_calls?: unknown;
 }
 
@@ -177,6 +178,15 @@ function feedContent(hasher: BlockHasher, content: unknown): void {
   }
 }
 
+/** A call is its name and arguments; templates do not render its id. */
+function feedCalls(hasher: BlockHasher, calls: readonly unknown[]): void {
+  for (const call of calls) {
+    const { function: called } = (call ?? {}) as { function?: { name?: unknown; arguments?: unknown } };
+    hasher.text('\n<tool_call>\n');
+    hasher.text(JSON.stringify({ name: called?.name, arguments: called?.arguments }));
+  }
+}
+
 /** Renders a chat as ChatML models do: system text, then tools, then the turns, then the opening of the answer. */
 export function renderChat(hasher: BlockHasher, prompt: ChatPrompt): void {
   const { messages, tools } = prompt;
@@ -207,9 +217,9 @@ export function renderChat(hasher: BlockHasher, prompt: ChatPrompt): void {
     hasher.special(SPECIAL_START);
     hasher.text(String(message.role).slice(0, LETTERS_MAX));
     hasher.text('\n');
+    if (typeof message.reasoning === 'string') hasher.text(message.reasoning);
     feedContent(hasher, message.content);
-    if (message.tool_calls !== undefined && message.tool_calls !== null)
-      hasher.text(JSON.stringify(message.tool_calls));
+    if (Array.isArray(message.tool_calls)) feedCalls(hasher, message.tool_calls);
     hasher.special(SPECIAL_END);
     hasher.text('\n');
   }
