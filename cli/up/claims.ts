@@ -5,6 +5,8 @@ import type { ArmResult, RunResult } from './results.ts';
 
 export interface Verdict {
   holds: boolean;
+  /** Counts on any shape of the run; the others only on the one that they were made for. */
+  always: boolean;
   /** One line: what was compared, what came out, what was wanted. */
   text: string;
 }
@@ -13,6 +15,7 @@ function ratio(what: string, value: number, limit: number, direction: 'at least'
   const shown = unit === '%' ? `${(value * 100).toFixed(1)} %` : value.toFixed(2);
   const wanted = unit === '%' ? `${(limit * 100).toFixed(0)} %` : String(limit);
   return {
+    always: false,
     holds: Number.isFinite(value) && (direction === 'at least' ? value >= limit : value <= limit),
     text: `${what}: ${shown} (wanted ${direction} ${wanted})`,
   };
@@ -30,6 +33,7 @@ export function verdicts(run: RunResult): Verdict[] {
 
 function noFailures(arm: ArmResult): Verdict {
   return {
+    always: true,
     holds: arm.failed === 0 && arm.hung === 0 && arm.requests > 0,
     text: `${arm.name}: ${arm.failed} of ${arm.requests} requests failed, ${arm.hung} hung (wanted 0)`,
   };
@@ -69,4 +73,9 @@ function firstBlockMelts(even: ArmResult, firstBlock: ArmResult): Verdict[] {
     ratio('TTFT p95, first-block-hash / round-robin', firstBlock.ttftMs.p95 / even.ttftMs.p95, 2, 'at least'),
     ratio('busiest pod / mean, first-block-hash', firstBlock.busiestPodShare, 1.3, 'at least'),
   ];
+}
+
+/** The verdicts that make `up --once` end with 1. */
+export function failures(run: RunResult, asSpecified: boolean): Verdict[] {
+  return verdicts(run).filter((verdict) => !verdict.holds && (asSpecified || verdict.always));
 }

@@ -1,6 +1,6 @@
 // The comparison as a person reads it: one table per workload with others' numbers beside ours, then one line per claim.
 
-import { verdicts } from './claims.ts';
+import { verdicts, type Verdict } from './claims.ts';
 import type { Published } from '../../sim/workload.ts';
 import type { ArmResult, RunResult } from './results.ts';
 
@@ -57,21 +57,18 @@ export function table(rows: readonly (readonly string[])[]): string {
   return rows.map((row) => line(row).trimEnd()).join('\n');
 }
 
+function label({ holds, always }: Verdict, asSpecified: boolean): string {
+  if (!asSpecified && !always) return 'info ';
+  return holds ? 'holds' : 'FAILS';
+}
+
 export function runReport(run: RunResult, asSpecified: boolean): string {
   const rows = [columns];
   for (const arm of run.arms) {
     rows.push(armRow(arm));
     for (const other of run.published) if (isAbout(other, arm)) rows.push(publishedRow(other));
   }
-  const lines = verdicts(run).map((verdict) => `  ${verdict.holds ? 'holds' : 'FAILS'}  ${verdict.text}`);
-  const note = asSpecified
-    ? []
-    : ['  (not the shape that the claims are about: for information, only failed requests count)'];
+  const lines = verdicts(run).map((verdict) => `  ${label(verdict, asSpecified)}  ${verdict.text}`);
+  const note = asSpecified ? [] : ['  (not the shape that the claims were made for, so only failed requests count)'];
   return [`${run.workload}  ${run.replicas} x ${run.engine}`, table(rows), ...note, ...lines, ''].join('\n');
-}
-
-/** Whether a run makes `up --once` end well. Claims count on the shape they were made for; failed requests always count. */
-export function runHolds(run: RunResult, asSpecified: boolean): boolean {
-  if (asSpecified) return verdicts(run).every((verdict) => verdict.holds);
-  return run.arms.every((arm) => arm.failed === 0 && arm.hung === 0 && arm.requests > 0);
 }

@@ -5,10 +5,10 @@ import { Closers } from '../closers.ts';
 import { CommandError } from '../errors.ts';
 import { orInterrupted, watchInterrupt } from '../interrupt.ts';
 import { driveArms, workloadOf } from './arms.ts';
-import { verdicts } from './claims.ts';
+import { failures } from './claims.ts';
 import type { RunPlan, UpOptions } from './options.ts';
 import { Progress } from './progress.ts';
-import { runHolds, runReport } from './report.ts';
+import { runReport } from './report.ts';
 import type { RunResult, UpDocument } from './results.ts';
 import { startStage, type Stage } from './stage.ts';
 
@@ -61,13 +61,10 @@ async function compare(
 }
 
 function reportFailures(runs: RunResult[], plans: RunPlan[]): void {
-  const failed = runs.filter((run, i) => !runHolds(run, plans[i]?.asSpecified ?? false));
-  if (failed.length === 0) return;
-  const texts = failed.flatMap((run) =>
-    verdicts(run)
-      .filter((verdict) => !verdict.holds)
-      .map((verdict) => `\n  ${run.workload}: ${verdict.text}`),
+  const texts = runs.flatMap((run, i) =>
+    failures(run, plans[i]?.asSpecified ?? false).map((verdict) => `\n  ${run.workload}: ${verdict.text}`),
   );
+  if (texts.length === 0) return;
   throw new CommandError(`the comparison does not show what it should:${texts.join('')}`);
 }
 
