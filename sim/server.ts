@@ -8,12 +8,12 @@ import { BodyError } from './body.ts';
 import { engineConstants, type EngineName } from './constants.ts';
 import { ReplicaEngine } from './engine.ts';
 import { readRequest, type Api, type ModelLimits } from './intake.ts';
+import { MetricsPage, type Fault, type MetricsFault } from './faults.ts';
 import { ReplicaMetrics } from './metrics.ts';
 import { RealtimeEngine } from './realtime.ts';
 import { BLOCK_TOKENS_DEFAULT } from './tokens.ts';
 
-/** `error` answers every completion 500 at once, `freeze` takes requests and never answers; health stays green in both. */
-export type Fault = 'none' | 'error' | 'freeze';
+export type { Fault, MetricsFault } from './faults.ts';
 
 export interface ReplicaOptions {
   engine: EngineName;
@@ -47,6 +47,7 @@ export interface Replica {
   stats(): ReplicaStats;
   setSlowFactor(factor: number): void;
   setFault(fault: Fault): void;
+  setMetricsFault(fault: MetricsFault): void;
   clearCache(): void;
   close(): Promise<void>;
 }
@@ -76,6 +77,7 @@ interface Context {
   limits: ModelLimits;
   startMs: number;
   fault: Fault;
+  page: MetricsPage;
   pod: string;
   requests: number;
 }
@@ -114,7 +116,11 @@ function answerGet(context: Context, path: string, response: ServerResponse): vo
     response.writeHead(200, { 'content-length': 0 });
     response.end();
   } else if (path === '/metrics') {
-    const text = context.metrics.text();
+    const text = context.page.text();
+    if (text === null) {
+      sendJson(response, 404, { detail: 'Not Found' });
+      return;
+    }
     response.writeHead(200, {
       'content-type': 'text/plain; version=0.0.4; charset=utf-8',
       'content-length': Buffer.byteLength(text),
@@ -137,7 +143,7 @@ function complete(context: Context, api: Api, body: Buffer, request: IncomingMes
       throw new BodyError(500, 'InternalServerError', null, 'EngineCore encountered an issue.');
     }
     const { queueMax } = context.options;
-    if (queueMax !== undefined && realtime.engine.waiting >= queueMax) {
+    if (context.fault === 'busy' || (queueMax !== undefined && realtime.engine.waiting >= queueMax)) {
       metrics.rejected();
       throw new BodyError(503, 'Service Unavailable', null, BUSY, true);
     }
@@ -215,10 +221,11 @@ export async function startReplica(options: ReplicaOptions): Promise<Replica> {
   realtime.slowFactor = options.slowFactor ?? 1;
   const model = options.model ?? MODEL_DEFAULT;
   const startMs = Date.now();
+  const metrics = new ReplicaMetrics(engine, model, startMs);
   const context: Context = {
     options: { ...options, model },
     realtime,
-    metrics: new ReplicaMetrics(engine, model, startMs),
+    metrics,
     limits: {
       model,
       loras: options.loras ?? [],
@@ -227,6 +234,7 @@ export async function startReplica(options: ReplicaOptions): Promise<Replica> {
     },
     startMs,
     fault: 'none',
+    page: new MetricsPage(metrics),
     pod: '',
     requests: 0,
   };
@@ -259,6 +267,9 @@ export async function startReplica(options: ReplicaOptions): Promise<Replica> {
     setFault: (fault) => {
       context.fault = fault;
       realtime.frozen = fault === 'freeze';
+    },
+    setMetricsFault: (fault) => {
+      context.page.fault = fault;
     },
     clearCache: () => engine.cache.clear(),
     close: async () => {
