@@ -20,8 +20,9 @@ export class ResponsesForm implements Form {
     this.#call = tool === null ? null : new CallText(tool);
   }
 
-  #event(type: string, fields: object): string {
-    const numbered = { ...fields, sequence_number: this.#sequenceNumber, type };
+  /** Fields stand in the order of the alphabet, so some come after the number. */
+  #event(type: string, fields: object, fieldsLast: object = {}): string {
+    const numbered = { ...fields, sequence_number: this.#sequenceNumber, ...fieldsLast, type };
     this.#sequenceNumber += 1;
     return event(type, numbered);
   }
@@ -78,7 +79,7 @@ export class ResponsesForm implements Form {
     }
     const place = { content_index: 0, item_id: this.#itemId };
     return (
-      this.#event('response.output_text.done', { ...place, logprobs: [], output_index: 0, text: this.#said }) +
+      this.#event('response.output_text.done', { ...place, logprobs: [], output_index: 0 }, { text: this.#said }) +
       this.#event('response.content_part.done', { ...place, output_index: 0, part: this.#text(this.#said) }) +
       this.#event('response.output_item.done', { item: this.#item(this.#said), output_index: 0 })
     );
