@@ -7,7 +7,7 @@
 //
 // `empty` is the same chain around a filter that does nothing; `plain` is the router alone, for comparison.
 
-import { destinationHeader, heldPaths, pickState, typed, upstreamHeader } from './names.ts';
+import { attemptsHeader, destinationHeader, heldPaths, pickState, typed, upstreamHeader } from './names.ts';
 
 export type Chain = 'warmpath' | 'empty' | 'plain';
 /**
@@ -36,7 +36,11 @@ export interface ListenerOptions {
   retries?: number;
   /** How many redirects (307 and 308) Envoy follows itself; without it the client follows them. */
   redirects?: number;
-  /** Whether responses name their pod's address. */
+  /** After so long without any answer Envoy tries the next pod; without it a try has no limit of its own. */
+  tryTimeoutMs?: number;
+  /** After so long without a byte in either direction Envoy gives a request on a held route up; 15 minutes if left out. */
+  idleTimeoutMs?: number;
+  /** Whether responses name their pod's address, and how many pods were tried. */
   showUpstream?: boolean;
   /** A file for one line a request; none is written without it. */
   accessLogPath?: string;
@@ -44,6 +48,8 @@ export interface ListenerOptions {
 
 export const requestBytesMaxDefault = 64 << 20;
 const retriesDefault = 2;
+// Longer than any answer that is not streamed and worth waiting for: whoever is silent for longer is dead.
+const idleTimeoutMsDefault = 900_000;
 const bufferFilter = 'envoy.filters.http.buffer';
 
 const failurePolicies: Record<FailurePolicy, string> = {
@@ -138,6 +144,7 @@ function routes(options: ListenerOptions): object {
       retry_on: 'connect-failure,refused-stream,reset-before-request,retriable-status-codes',
       retriable_status_codes: [503],
       num_retries: options.retries ?? retriesDefault,
+      ...(options.tryTimeoutMs === undefined ? {} : { per_try_timeout: `${options.tryTimeoutMs / 1000}s` }),
       // The retry goes to the next host of the pick; when the fallback has to choose, it leaves out those already tried.
       retry_host_predicate: [
         {
@@ -162,7 +169,7 @@ function routes(options: ListenerOptions): object {
   const held = heldPaths.map((path) => ({
     name: path,
     match: { path, headers: [{ name: ':method', string_match: { exact: 'POST' } }] },
-    route: action,
+    route: { ...action, idle_timeout: `${(options.idleTimeoutMs ?? idleTimeoutMsDefault) / 1000}s` },
     ...(options.chain === 'plain'
       ? {}
       : {
@@ -173,13 +180,13 @@ function routes(options: ListenerOptions): object {
           },
         }),
   }));
-  const upstream = {
-    header: { key: upstreamHeader, value: '%UPSTREAM_REMOTE_ADDRESS%' },
-    append_action: 'OVERWRITE_IF_EXISTS_OR_ADD',
-  };
+  const shown = [
+    [upstreamHeader, '%UPSTREAM_REMOTE_ADDRESS%'],
+    [attemptsHeader, '%UPSTREAM_REQUEST_ATTEMPT_COUNT%'],
+  ].map(([key, value]) => ({ header: { key, value }, append_action: 'OVERWRITE_IF_EXISTS_OR_ADD' }));
   return {
     name: options.name,
-    ...(options.showUpstream ? { response_headers_to_add: [upstream] } : {}),
+    ...(options.showUpstream ? { response_headers_to_add: shown } : {}),
     virtual_hosts: [
       {
         name: options.name,

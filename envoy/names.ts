@@ -8,6 +8,8 @@ export const controlPlaneCluster = 'warmpath';
 export const destinationHeader = 'x-gateway-destination-endpoint';
 /** The response header that names the pod's address, where the configuration asks for it. */
 export const upstreamHeader = 'x-warmpath-upstream';
+/** The response header that tells how many pods were tried, beside that one. */
+export const attemptsHeader = 'x-warmpath-attempts';
 
 /** Requests that are held until their body is whole: POST to one of these, exactly. */
 export const heldPaths = ['/v1/chat/completions', '/v1/completions', '/v1/responses', '/v1/messages'] as const;
