@@ -27,7 +27,7 @@ export class Claim {
     if (status == STATUS_NOT_FOUND) {
       this.write(nonce, nowMs + leaseMs);
       this.held = sharedDataCreate(key.ptr, key.length, value, CLAIM_BYTES) == STATUS_OK;
-    } else if (status == STATUS_OK && this.free(nonce, nowMs)) {
+    } else if (status == STATUS_OK && this.free(nonce, nowMs, leaseMs)) {
       const cas = resultCas;
       this.write(nonce, nowMs + leaseMs);
       this.held = sharedDataSwap(key.ptr, key.length, value, CLAIM_BYTES, cas) == STATUS_OK;
@@ -36,6 +36,11 @@ export class Claim {
     }
     if (this.held) this.expiryMs = nowMs + leaseMs;
     return this.held;
+  }
+
+  /** The clock was set back: what is left of the lease is not known, so it is to be renewed. */
+  restartClock(): void {
+    this.expiryMs = 0;
   }
 
   /** Gives the claim up, so that the next taker need not wait for the lease to run out. */
@@ -49,10 +54,14 @@ export class Claim {
     sharedDataSwap(key.ptr, key.length, value, CLAIM_BYTES, cas);
   }
 
-  /** Whether the value that was just read may be taken: ours, run out, or unreadable. */
-  private free(nonce: u64, nowMs: f64): bool {
+  /**
+   * Whether the value that was just read may be taken: ours, run out, or unreadable. A lease that ends later than any could was
+   * written before the clock was set back.
+   */
+  private free(nonce: u64, nowMs: f64, leaseMs: f64): bool {
     if (resultBytes != CLAIM_BYTES || load<u32>(resultPtr) != CLAIM_VERSION) return true;
-    return load<u64>(resultPtr + 8) == nonce || !(load<f64>(resultPtr + 16) > nowMs);
+    const left = load<f64>(resultPtr + 16) - nowMs;
+    return load<u64>(resultPtr + 8) == nonce || !(left > 0 && left <= 2 * leaseMs);
   }
 
   private write(nonce: u64, expiryMs: f64): void {

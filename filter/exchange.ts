@@ -153,6 +153,13 @@ export class Exchange {
     this.own = -1;
   }
 
+  /** The clock was set back: what was due at a time is due now, and a sibling is dead a whole lease from now. */
+  restartClock(nowMs: f64): void {
+    this.claim.restartClock();
+    this.publishedMs = 0;
+    for (let i = 0; i < SEGMENTS_MAX; i++) this.headSeenMs[i] = nowMs;
+  }
+
   markDirty(): void {
     this.isDirty = true;
   }
@@ -215,17 +222,17 @@ export class Exchange {
   readSiblings(nowMs: f64, all: bool): void {
     for (let i = 0; i < SEGMENTS_MAX; i++) {
       if (i == this.own || (!all && !this.active[i])) continue;
-      const key = this.keys.of(KEY_HEAD, i);
-      if (sharedData(key.ptr, key.length) != STATUS_OK) continue;
-      if (resultCas == this.headCas[i]) {
-        if (this.active[i] && nowMs - this.headSeenMs[i] > LEASE_MS) this.forget(i);
-        continue;
-      }
-      const cas = resultCas;
-      if (frameCheck(resultPtr, <u32>resultBytes) != FRAME_OK) continue;
-      this.readHead(i, nowMs);
-      this.headCas[i] = cas;
+      if (this.changedHead(i)) this.readHead(i, nowMs);
+      else if (this.active[i] && nowMs - this.headSeenMs[i] > LEASE_MS) this.forget(i);
     }
+  }
+
+  /** Whether a segment has a head that was not seen yet; it is then the frame that was checked last. */
+  private changedHead(segment: i32): bool {
+    const key = this.keys.of(KEY_HEAD, segment);
+    if (sharedData(key.ptr, key.length) != STATUS_OK || resultCas == this.headCas[segment]) return false;
+    this.headCas[segment] = resultCas;
+    return frameCheck(resultPtr, <u32>resultBytes) == FRAME_OK;
   }
 
   private readHead(segment: i32, nowMs: f64): void {

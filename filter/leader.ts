@@ -175,6 +175,16 @@ export class Leader {
     this.wantsSnapshot = true;
   }
 
+  /** The clock was set back: what was due at a time is due now. */
+  restartClock(nowMs: f64): void {
+    this.claim.restartClock();
+    this.nextMs = nowMs;
+    this.calledMs = nowMs;
+    this.gaugesMs = 0;
+    this.aliveMs = 0;
+    this.outcomesMs = 0;
+  }
+
   /** Gives the lease up when the plugin is removed. */
   leave(): void {
     this.claim.release(this.keys.of(KEY_LEADER, 0), this.nonce);

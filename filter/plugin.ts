@@ -33,6 +33,8 @@ import { streamsInit, streamsTick } from './stream';
 const TICK_MS: u32 = 5;
 /** How often a VM looks for siblings that it does not know yet. */
 const DISCOVER_MS: f64 = 50;
+/** A clock that went back by more was set, not disciplined. */
+const CLOCK_BACK_MS: f64 = 200;
 
 const PROPERTY_PLUGIN_NAME: Text = path(['plugin_name']);
 const PROPERTY_NODE_ID: Text = path(['node', 'id']);
@@ -56,6 +58,7 @@ export class Plugin {
   outcomes: Outcomes;
   gateway: Bytes = new Bytes(FRAME_NAME_BYTES_MAX);
   private discoveredMs: f64 = 0;
+  private tickedMs: f64 = 0;
 
   constructor(
     public name: Bytes,
@@ -112,6 +115,12 @@ export class Plugin {
   }
 
   tick(now: f64): void {
+    if (now < this.tickedMs - CLOCK_BACK_MS) {
+      this.discoveredMs = 0;
+      this.exchange.restartClock(now);
+      this.leader.restartClock(now);
+    }
+    this.tickedMs = now;
     const discovers = now - this.discoveredMs >= DISCOVER_MS;
     if (discovers) this.discoveredMs = now;
     poolCapacityRefresh(this.pool);

@@ -6,14 +6,23 @@
 // tables below, reserved when the VM started; what must happen exactly once has a bit in the record's flags.
 import { contextAdd, contextRemove, contextsInit, contextSlot } from './contexts';
 import { chainEnds, chainKeys, chainReason, chainRun } from './engine/chain';
-import { DIGEST_PAGES_PER_SCAN, SCANS_MIN, STREAM_CHUNK_BYTES, STREAMS_PER_SCAN } from './engine/limits';
+import { deltaFeed, deltaFound, DELTA_NONE } from './engine/first-token';
 import {
+  DIGEST_PAGES_PER_SCAN,
+  SCANS_MIN,
+  SILENCE_MS_MIN,
+  STREAM_CHUNK_BYTES,
+  STREAMS_PER_SCAN,
+} from './engine/limits';
+import {
+  loadAlive,
   loadDispatch,
   loadEnd,
   loadFailure,
   loadFirstToken,
   loadObserveTtft,
   loadPredictedTtftMs,
+  loadSilence,
   loadSuccess,
 } from './engine/load';
 import { pickedPod, pickedUncached, policyPick } from './engine/policy';
@@ -30,8 +39,10 @@ import {
 } from './engine/reasons';
 import { residencyLookup, matchBytes, residencyTouch, residencyTouchChain } from './engine/residency';
 import {
+  API_MESSAGES,
   API_NONE,
   API_OTHER,
+  API_RESPONSES,
   apiOfPath,
   scanClose,
   scanEnd,
@@ -100,6 +111,7 @@ const EVENTS: u32 = 32; // the answer is an event stream
 const ANSWERED: u32 = 64; // response headers have come
 const FAILED: u32 = 128; // the answer says that the pod failed
 const REFUSED: u32 = 256; // the answer is an error of the client's
+const EARLY: u32 = 512; // the answer's stream may begin before its first token
 
 const NONE: i32 = -1;
 
@@ -108,6 +120,7 @@ let contexts: StaticArray<u32> = new StaticArray<u32>(0);
 let plugins: StaticArray<u8> = new StaticArray<u8>(0);
 let scans: StaticArray<i32> = new StaticArray<i32>(0);
 let reasons: StaticArray<u32> = new StaticArray<u32>(0);
+let deltas: StaticArray<u8> = new StaticArray<u8>(0);
 let bodyBytes: StaticArray<u32> = new StaticArray<u32>(0);
 let pods: StaticArray<i32> = new StaticArray<i32>(0);
 let podIds: StaticArray<u32> = new StaticArray<u32>(0);
@@ -136,6 +149,7 @@ export function streamsInit(streams: u32): void {
   plugins = new StaticArray<u8>(streams);
   scans = new StaticArray<i32>(streams);
   reasons = new StaticArray<u32>(streams);
+  deltas = new StaticArray<u8>(streams);
   bodyBytes = new StaticArray<u32>(streams);
   pods = new StaticArray<i32>(streams);
   podIds = new StaticArray<u32>(streams);
@@ -167,6 +181,7 @@ export function streamCreate(context: u32, root: u32): void {
   plugins[slot] = <u8>plugin.pool;
   scans[slot] = NONE;
   reasons[slot] = REASON_NONE;
+  deltas[slot] = <u8>DELTA_NONE;
   bodyBytes[slot] = 0;
   pods[slot] = NONE;
   podIds[slot] = 0;
@@ -197,6 +212,7 @@ export function streamRequestHeaders(context: u32, endOfStream: bool): void {
     return;
   }
   flags[slot] |= DECIDES;
+  if (api == API_RESPONSES || api == API_MESSAGES) flags[slot] |= EARLY;
   const isEncoded =
     header(HEADERS_REQUEST, HEADER_ENCODING) == STATUS_OK &&
     resultBytes > 0 &&
@@ -315,6 +331,9 @@ function settle(slot: i32): void {
 export function streamResponseHeaders(context: u32): void {
   const slot = contextSlot(context);
   if (slot < 0) return;
+  // An answer that comes before its request has ended, as it may where the route is not held: a pick would come too late.
+  flags[slot] &= ~DECIDES;
+  closeScan(slot);
   const plugin = pluginAt(plugins[slot]);
   if (plugin.settings.isOff && pods[slot] == NONE) return;
   const status = statusClass();
@@ -359,12 +378,16 @@ function followUpstream(slot: i32, plugin: Plugin): void {
 export function streamResponseBody(context: u32, bytes: u32): void {
   const slot = contextSlot(context);
   if (slot < 0 || bytes == 0 || pods[slot] < 0) return;
-  if (flags[slot] & EVENTS && flags[slot] & PREFILL) firstToken(slot);
+  if ((flags[slot] & (EVENTS | PREFILL | EARLY)) == (EVENTS | PREFILL)) firstToken(slot);
   for (let at: u32 = 0; at < bytes; at += STREAM_CHUNK_BYTES) {
     const rest = bytes - at;
     if (bufferBytes(BUFFER_RESPONSE_BODY, at, rest < STREAM_CHUNK_BYTES ? rest : STREAM_CHUNK_BYTES) != STATUS_OK)
       return;
     usageFeed(slot, resultPtr, <u32>resultBytes);
+    if ((flags[slot] & (EVENTS | PREFILL)) == (EVENTS | PREFILL)) {
+      deltas[slot] = <u8>deltaFeed(deltas[slot], resultPtr, <u32>resultBytes);
+      if (deltaFound(deltas[slot])) firstToken(slot);
+    }
   }
 }
 
@@ -454,16 +477,24 @@ function closeScan(slot: i32): void {
 
 /**
  * Releases the prefill of answers that are not streamed at the time when their first token was predicted: they show none,
- * and holding it to the end would make busy pods look busier than they are (POLICY: 1.45 against 1.05).
+ * and holding it to the end would make busy pods look busier than they are (POLICY: 1.45 against 1.05). Late streams are looked into.
  */
 export function streamsTick(now: f64): void {
   for (let slot: u32 = 0; slot < count; slot++) {
     const bits = flags[slot];
-    if (!(bits & PREFILL) || bits & STREAMED || releaseMs[slot] > now) continue;
-    flags[slot] = bits & ~PREFILL;
+    const isStreamed = (bits & STREAMED) != 0;
+    if (!(bits & PREFILL)) continue;
+    if ((isStreamed ? dispatchedMs[slot] + SILENCE_MS_MIN : releaseMs[slot]) > now) continue;
+    if (!isStreamed) flags[slot] = bits & ~PREFILL;
     const pod = pods[slot];
     if (podId(pod) != podIds[slot]) continue;
-    loadFirstToken(pod, uncached[slot]);
-    pluginAt(plugins[slot]).exchange.markDirty();
+    const plugin = pluginAt(plugins[slot]);
+    if (isStreamed) {
+      const predictedMs = releaseMs[slot] - dispatchedMs[slot];
+      if (loadSilence(pod, dispatchedMs[slot], predictedMs, now)) plugin.counters.countSilence(pod);
+    } else {
+      loadFirstToken(pod, uncached[slot]);
+      plugin.exchange.markDirty();
+    }
   }
 }
