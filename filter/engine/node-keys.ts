@@ -19,6 +19,7 @@ export {
 } from './scan';
 export { recordPagesFree } from './record';
 export { chainReason, chainRun } from './chain';
+export { deltaFeed, deltaFound } from './first-token';
 export { usageCachedTokens, usageCompletionTokens, usageFeed, usageInit, usageOpen, usagePromptTokens } from './usage';
 
 const INPUT_BYTES: u32 = 64 * 1024;

@@ -159,6 +159,42 @@ describe('what the answer teaches', () => {
   });
 });
 
+describe('the first token', () => {
+  const created = 'event: response.created\ndata: {"response":{"instructions":"Say \\"a.delta\\"."}}\n\n';
+  const delta = 'event: response.output_text.delta\ndata: {"delta":"a"}\n\n';
+  const prefill = (): number => {
+    gateway.settle(100);
+    return gateway.reports.at(-1)!.load!.reduce((sum, load) => sum + load.prefillTokens, 0);
+  };
+  const begin = (path: string, body: object) => {
+    const stream = gateway.request(0, body, { ':path': path });
+    stream.properties['upstream.address'] = gateway.picks(stream)[0]!;
+    stream.responseHeaders({ ':status': '200', 'content-type': 'text/event-stream' });
+    return stream;
+  };
+
+  test('of responses comes later than their first events', () => {
+    const body = { model: 'm', instructions: words('early', 8000), input: 'x', stream: true };
+    const stream = begin('/v1/responses', body);
+    stream.responseBody(created);
+    expect(prefill()).toBeGreaterThan(1000);
+    stream.responseBody(delta.slice(0, 30));
+    expect(prefill()).toBeGreaterThan(1000);
+    stream.responseBody(delta.slice(30));
+    expect(prefill()).toBe(0);
+    stream.responseBody('', true);
+    stream.finish();
+  });
+
+  test('of a chat comes with its first bytes', () => {
+    const stream = begin(PATH, chat(words('chat', 8000), 'x'));
+    expect(prefill()).toBeGreaterThan(1000);
+    stream.responseBody('data: {"choices":[{"delta":{"role":"assistant","content":""}}]}\n\n');
+    expect(prefill()).toBe(0);
+    stream.finish();
+  });
+});
+
 describe('in flight', () => {
   /** Every way in which a request can end, as the host plays it. */
   const endings: ((gateway: Gateway, i: number) => void)[] = [
