@@ -33,6 +33,7 @@ export class Counters {
   private moved: u32 = NONE;
   private unpicked: u32 = NONE;
   private failures: u32 = NONE;
+  private silences: u32 = NONE;
   private promptBytes: u32 = NONE;
   private matchedBytes: u32 = NONE;
   private promptTokens: u32 = NONE;
@@ -58,6 +59,7 @@ export class Counters {
     this.unpicked = this.counter('unpicked', '');
     this.moved = this.counter('moved', '');
     this.failures = this.counter('upstream_failures', '');
+    this.silences = this.counter('silent_pods', '');
     this.promptBytes = this.counter('prompt_bytes', '');
     this.matchedBytes = this.counter('matched_bytes', '');
     this.promptTokens = this.counter('prompt_tokens', '');
@@ -111,6 +113,12 @@ export class Counters {
 
   countFailure(): void {
     add(this.failures, 1);
+  }
+
+  /** A pod was found to take requests and to answer none. */
+  countSilence(pod: u32): void {
+    add(this.silences, 1);
+    this.journal.silent(pod);
   }
 
   countMatch(promptBytes: u32, matchedBytes: u32): void {

@@ -1,7 +1,8 @@
 // What the filter says in Envoy's log about one pool: what changed, and each kind of trouble once. How often it happens is what
 // the counters are for; a line for every request would bury the one that matters.
 import { REASONS, reasonName } from './engine/reasons';
-import { lineLog, lineNumber, lineStart, lineText } from './proxy-wasm/line';
+import { podAddressBytes, podAddressPtr } from './pods';
+import { lineBytesOf, lineLog, lineNumber, lineStart, lineText } from './proxy-wasm/line';
 import { LOG_INFO, LOG_WARN } from './proxy-wasm/status';
 import { text, Text, TEXT_EMPTY, textFree } from './proxy-wasm/text';
 
@@ -9,6 +10,9 @@ const START: Text = text('warmpath: pool ');
 const UNREAD: Text = text(': a request is balanced by load only, further ones are counted as fallbacks; reason ');
 const UNPICKED: Text = text(
   ': no pod to pick, Envoy balances; nothing has come from the control plane, or no pod is ready',
+);
+const SILENT: Text = text(
+  ': a pod takes requests and answers none; it gets no more until it shows a sign of life. Pod: ',
 );
 const LOST: Text = text(': touches of a sibling were overwritten before they were read, further ones are counted');
 const ELECTED: Text = text(': this VM speaks for the gateway now');
@@ -49,6 +53,12 @@ export class Journal {
     if (this.hasToldUnpicked) return;
     this.hasToldUnpicked = true;
     this.start(UNPICKED);
+    lineLog(LOG_WARN);
+  }
+
+  silent(pod: u32): void {
+    this.start(SILENT);
+    lineBytesOf(podAddressPtr(pod), podAddressBytes(pod));
     lineLog(LOG_WARN);
   }
 

@@ -63,7 +63,7 @@ export async function runOutage(outage: Outage, options: RunOptions): Promise<Re
     await sleep(quietMs);
     const beginMs = performance.now();
     await outage.begin(stage);
-    await sleep(seconds * 1000 - (performance.now() - beginMs));
+    await sleep(seconds * 1000);
     const endMs = performance.now();
     if (outage.end !== undefined) {
       await outage.end(stage);

@@ -74,6 +74,8 @@ export interface TableExports {
   loadMetrics(pod: number, running: number, waiting: number, kvUsage: number, atMs: number): void;
   loadFailure(pod: number, nowMs: number): void;
   loadSuccess(pod: number): void;
+  loadAlive(pod: number, nowMs: number): void;
+  loadSilence(pod: number, sentMs: number, predictedMs: number, nowMs: number): number;
   policyPick(pool: number, policy: number, promptBytes: number, firstKey: bigint, nowMs: number): number;
   pickedPod(index: number): number;
   pickedUncached(index: number): number;

@@ -28,11 +28,18 @@ export const LOAD_SOURCES_MAX: u32 = 40;
 export const PICKS_MAX: u32 = 3;
 // Metrics older than this say nothing any more.
 export const METRICS_FRESH_MS: f64 = 5000;
+// So many failures without a success between them make a pod one that fails. One alone may be the request's own fault, and
+// leaving a pod alone costs its prefixes.
+export const STRIKES_MAX: u32 = 3;
 // How long a pod that fails is left alone: doubled from the first to the last with each failed trial, and forgotten
 // when no failure came for a while.
 export const COOL_MS_MIN: f64 = 1000;
 export const COOL_MS_MAX: f64 = 30000;
 export const COOL_FORGET_MS: f64 = 120000;
+// A pod is silent when a first token is out for so long, and for so many times what was predicted, and it showed no other
+// sign of life meanwhile.
+export const SILENCE_MS_MIN: f64 = 1000;
+export const SILENCE_PREDICTIONS: f64 = 4;
 // Bytes per token: what is taken before anything is known, and what can be believed.
 export const BYTES_PER_TOKEN_DEFAULT: f64 = 4;
 export const BYTES_PER_TOKEN_MIN: f64 = 0.5;

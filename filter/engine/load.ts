@@ -12,7 +12,10 @@ import {
   METRICS_FRESH_MS,
   NUMBER_MAX,
   POOLS_MAX,
+  SILENCE_MS_MIN,
+  SILENCE_PREDICTIONS,
   SLOWNESS_MAX,
+  STRIKES_MAX,
   WEIGHT_MAX,
 } from './limits';
 import { poolObserveUncached, poolUncachedTokens } from './pool';
@@ -45,7 +48,10 @@ const FAILURES: usize = 144;
 const FLAGS: usize = 148;
 const POD_ID: usize = 152;
 const TRIAL: usize = 156;
-const RECORD_BYTES: usize = 160;
+const ALIVE_AT: usize = 160;
+const SILENT: usize = 168;
+const STRIKES: usize = 172;
+const RECORD_BYTES: usize = 176;
 
 const FOREIGN_BYTES: usize = 12;
 const SLOWNESS_DEFAULT: f64 = 1e-4;
@@ -164,6 +170,7 @@ export function loadDispatch(pod: u32, u: u32, nowMs: f64): f64 {
   // The first request after a cool-down is the trial; until it succeeds no other follows.
   if (failures > 0 && nowMs >= load<f64>(at(pod) + COOL_UNTIL)) {
     store<u32>(at(pod) + TRIAL, 1);
+    store<u32>(at(pod) + SILENT, 0);
     store<f64>(at(pod) + COOL_UNTIL, nowMs + coolMs(failures));
   }
   return podQueued(pod, nowMs);
@@ -374,15 +381,26 @@ function coolMs(failures: u32): f64 {
   return failures > 16 ? COOL_MS_MAX : min(COOL_MS_MAX, COOL_MS_MIN * <f64>((<u32>1) << (failures - 1)));
 }
 /**
- * A request to a pod failed by the pod's fault: it gets no more for 1 s, then one on trial, and twice as long after each
- * failed trial. What fails during the cool-down was sent before it and does not make it longer.
+ * A request to a pod failed, maybe by the pod's fault. A few in a row tell: then it gets no more for 1 s, then one on trial, and
+ * twice as long after each failed trial. What fails during the cool-down was sent before it and does not make it longer.
  */
 export function loadFailure(pod: u32, nowMs: f64): void {
   if (pod >= podsKept) return;
-  const since = nowMs - load<f64>(at(pod) + FAILED_AT);
-  const failures = since > COOL_FORGET_MS ? 0 : load<u32>(at(pod) + FAILURES);
+  const isForgotten = nowMs - load<f64>(at(pod) + FAILED_AT) > COOL_FORGET_MS;
+  if (isForgotten) store<u32>(at(pod) + FAILURES, 0);
   store<f64>(at(pod) + FAILED_AT, nowMs);
+  if (load<u32>(at(pod) + FAILURES) == 0) {
+    const strikes: u32 = isForgotten ? 1 : load<u32>(at(pod) + STRIKES) + 1;
+    store<u32>(at(pod) + STRIKES, strikes);
+    if (strikes < STRIKES_MAX) return;
+  }
+  cool(pod, nowMs);
+}
+function cool(pod: u32, nowMs: f64): void {
+  const failures = load<u32>(at(pod) + FAILURES);
   if (failures > 0 && load<u32>(at(pod) + TRIAL) == 0 && nowMs < load<f64>(at(pod) + COOL_UNTIL)) return;
+  store<f64>(at(pod) + FAILED_AT, nowMs);
+  store<u32>(at(pod) + STRIKES, 0);
   store<u32>(at(pod) + FAILURES, min(failures + 1, <u32>32));
   store<u32>(at(pod) + TRIAL, 0);
   store<f64>(at(pod) + COOL_UNTIL, nowMs + coolMs(failures + 1));
@@ -390,13 +408,52 @@ export function loadFailure(pod: u32, nowMs: f64): void {
 /** A pod answered as it should. During a cool-down only a trial tells that: others were sent before the failure. */
 export function loadSuccess(pod: u32): void {
   if (pod >= podsKept) return;
+  store<u32>(at(pod) + STRIKES, 0);
   if (load<u32>(at(pod) + FAILURES) > 0 && load<u32>(at(pod) + TRIAL) == 0) return;
   store<u32>(at(pod) + FAILURES, 0);
   store<u32>(at(pod) + TRIAL, 0);
 }
+
+/** A pod's engine shows that it works: a piece of an answer came. One that was silent is used again. */
+export function loadAlive(pod: u32, nowMs: f64): void {
+  if (pod >= podsKept) return;
+  store<f64>(at(pod) + ALIVE_AT, nowMs);
+  if (load<u32>(at(pod) + SILENT) == 0) return;
+  store<u32>(at(pod) + SILENT, 0);
+  store<u32>(at(pod) + FAILURES, 0);
+  store<u32>(at(pod) + TRIAL, 0);
+}
+/**
+ * A first token is out since `sentMs` and was expected `predictedMs` later. When it is long overdue, the pod has shown no sign of
+ * life for as long, and another pod of the pool has, then this one hangs: it gets nothing more while any request of ours
+ * waits there without a sign, and a trial once they are gone. Returns whether that has just been found.
+ */
+export function loadSilence(pod: u32, sentMs: f64, predictedMs: f64, nowMs: f64): bool {
+  if (pod >= podsKept || load<u32>(at(pod) + SILENT) != 0) return false;
+  const limitMs = max(SILENCE_MS_MIN, predictedMs * SILENCE_PREDICTIONS);
+  const sinceMs = nowMs - limitMs;
+  if (sentMs > sinceMs || load<f64>(at(pod) + ALIVE_AT) > sinceMs || !othersLive(pod, sinceMs)) return false;
+  cool(pod, nowMs);
+  store<u32>(at(pod) + SILENT, 1);
+  return true;
+}
+function othersLive(pod: u32, sinceMs: f64): bool {
+  const pool = podPool(pod);
+  if (pool >= POOLS_MAX) return false;
+  for (let word: u32 = 0; word < words; word++) {
+    let rest = load<u64>(poolWordAt(pool, word));
+    while (rest != 0) {
+      if (get(word * 64 + <u32>ctz(rest), ALIVE_AT) > sinceMs) return true;
+      rest &= rest - 1;
+    }
+  }
+  return false;
+}
 /** Whether a pod is to be left alone now. */
 export function podCooling(pod: u32, nowMs: f64): bool {
-  return pod < podsKept && load<u32>(at(pod) + FAILURES) > 0 && nowMs < load<f64>(at(pod) + COOL_UNTIL);
+  if (pod >= podsKept || load<u32>(at(pod) + FAILURES) == 0) return false;
+  if (nowMs < load<f64>(at(pod) + COOL_UNTIL)) return true;
+  return load<u32>(at(pod) + SILENT) != 0 && get(pod, N) > 0;
 }
 /** Whether a slot can be given to another pod without its old requests being counted there. */
 export function loadPodIdle(pod: u32): bool {

@@ -48,7 +48,7 @@ function arrange(
   return states.map((state, i) => {
     const pod = table.setPod({ pool: 2, podId: 100 + i, ...state });
     const e = table.exports;
-    if (state.cooling) table.failure(pod, NOW - 10);
+    if (state.cooling) for (let i = 0; i < 3; i++) table.failure(pod, NOW - 10);
     for (const { u, started } of state.requests) {
       table.dispatch(pod, u, NOW - 5);
       if (started) table.firstToken(pod, u);
@@ -225,7 +225,7 @@ describe('the baselines', () => {
     const [down, draining, failing, good] = pods(table, 4) as [number, number, number, number];
     table.exports.podFlagsSet(down, 0);
     table.exports.podFlagsSet(draining, POD_READY | POD_DRAIN);
-    table.failure(failing, NOW);
+    for (let i = 0; i < 3; i++) table.failure(failing, NOW);
     for (const policy of [0, 1, 2, 3]) {
       expect(table.pick(1, policy, 100, 1n, NOW + 1).map(({ pod }) => pod)).toEqual([good]);
     }
