@@ -5,7 +5,7 @@
 // Whatever it cannot read is balanced by load and counted with its reason. All state of a request is one record in the
 // tables below, reserved when the VM started; what must happen exactly once has a bit in the record's flags.
 import { contextAdd, contextRemove, contextsInit, contextSlot } from './contexts';
-import { chainEnds, chainKeys, chainReason, chainRun } from './engine/chain';
+import { chainEnds, chainKeys, chainPrompts, chainReason, chainRun } from './engine/chain';
 import { deltaFeed, deltaFound, DELTA_NONE } from './engine/first-token';
 import {
   DIGEST_PAGES_PER_SCAN,
@@ -72,10 +72,9 @@ import {
   OUTCOME_SERVER_ERRORS,
   OUTCOME_TTFT_COUNT,
 } from './engine/frame';
-import { Bytes } from './bytes';
 import { Plugin, pluginAt, pluginOfRoot } from './plugin';
-import { podAddressBytes, podAddressPtr, podId, podOfAddress } from './pods';
-import { bufferBytes, header, nowMs, property, propertySet, resultBytes, resultPtr } from './proxy-wasm/host';
+import { podId, podOfAddress } from './pods';
+import { bufferBytes, header, nowMs, property, resultBytes, resultPtr } from './proxy-wasm/host';
 import {
   BUFFER_REQUEST_BODY,
   BUFFER_RESPONSE_BODY,
@@ -84,6 +83,7 @@ import {
   STATUS_OK,
 } from './proxy-wasm/status';
 import { path, text, textEquals, Text } from './proxy-wasm/text';
+import { steer } from './steer';
 
 const HEADER_METHOD: Text = text(':method');
 const HEADER_PATH: Text = text(':path');
@@ -96,7 +96,6 @@ const VALUE_EVENT_STREAM: Text = text('text/event-stream');
 const PROPERTY_CLUSTER: Text = path(['xds', 'cluster_name']);
 const PROPERTY_UPSTREAM: Text = path(['upstream', 'address']);
 const PROPERTY_FLAGS: Text = path(['response', 'flags']);
-const PROPERTY_PICK: Text = path(['warmpath.pick']);
 
 /** Envoy's response flags for a failure of the upstream: request timeout, remote reset, connect failure, termination. */
 const UPSTREAM_FAILURES: u64 = (1 << 2) | (1 << 4) | (1 << 5) | (1 << 6);
@@ -112,6 +111,7 @@ const ANSWERED: u32 = 64; // response headers have come
 const FAILED: u32 = 128; // the answer says that the pod failed
 const REFUSED: u32 = 256; // the answer is an error of the client's
 const EARLY: u32 = 512; // the answer's stream may begin before its first token
+const SEVERAL: u32 = 1024; // more prompts than one
 
 const NONE: i32 = -1;
 
@@ -135,7 +135,6 @@ let releaseMs: StaticArray<f64> = new StaticArray<f64>(0);
 let nextFree: StaticArray<i32> = new StaticArray<i32>(0);
 let freeSlot: i32 = NONE;
 let count: u32 = 0;
-const pickText: Bytes = new Bytes(160);
 
 /** Reserves the records of `streams` requests at a time. */
 export function streamsInit(streams: u32): void {
@@ -269,6 +268,7 @@ function decide(slot: i32, plugin: Plugin): void {
     if (reasons[slot] == REASON_NONE) {
       keys = chainRun(scan, plugin.settings.toolsPosition);
       prompt = scanPromptBytes(scan);
+      if (chainPrompts() > 1) flags[slot] |= SEVERAL;
       // A prompt without a whole block, or one of which only the beginning was read: picked for as far as it goes.
       if (chainReason() != REASON_NONE) plugin.counters.countFallback(chainReason());
     }
@@ -297,17 +297,6 @@ function decide(slot: i32, plugin: Plugin): void {
     plugin.exchange.publishHead(now);
   }
   closeScan(slot);
-}
-
-/** Leaves the pick for the next filter: "best,second,third", which a retry walks in this order. */
-function steer(picked: u32): void {
-  pickText.length = 0;
-  for (let i: u32 = 0; i < picked; i++) {
-    const pod = pickedPod(i);
-    if (i > 0) pickText.append(0x2c);
-    pickText.appendBytes(podAddressPtr(pod), podAddressBytes(pod));
-  }
-  propertySet(PROPERTY_PICK, pickText.ptr, pickText.length);
 }
 
 function dispatch(slot: i32, pod: i32, tokens: u32, now: f64): void {
@@ -452,7 +441,8 @@ function learn(slot: i32, plugin: Plugin): void {
   plugin.outcomes.add(pod, OUTCOME_PROMPT_BYTES, promptBytes[slot]);
   plugin.outcomes.add(pod, OUTCOME_PROMPT_TOKENS, prompt);
   if (output >= 0) plugin.outcomes.add(pod, OUTCOME_COMPLETION_TOKENS, output);
-  if (cached < 0) return;
+  // Of several prompts, engines tell the tokens of all but the cache of the last one only.
+  if (cached < 0 || flags[slot] & SEVERAL) return;
   const predicted = Math.min(<f64>matchedBytes[slot] / poolBytesPerToken(plugin.pool), prompt);
   plugin.counters.countUsage(prompt, cached, <u32>predicted);
   plugin.outcomes.add(pod, OUTCOME_ACTUAL_CACHED_TOKENS, cached);

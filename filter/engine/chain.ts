@@ -11,7 +11,7 @@
 // that comes before it is known.
 import { chainStep, secretGeneration, secretKnown } from './digest';
 import { KEYS_MAX, MESSAGE_RUNS_MAX } from './limits';
-import { KEY_SYSTEM, KIND_TOOLS, KIND_LAST, ROLE_DEVELOPER, ROLE_SYSTEM } from './names';
+import { KEY_SYSTEM, KIND_TOOLS, KIND_LAST, ROLE_DEVELOPER, ROLE_PROMPT, ROLE_SYSTEM } from './names';
 import { REASON_ARENA_FULL, REASON_KEYS_FULL, REASON_NONE, REASON_NO_SECRET, REASON_TOO_SHORT } from './reasons';
 import {
   AT_BLOCK_BYTES,
@@ -59,6 +59,7 @@ let isStopped: bool = false;
 let poolKeys: usize = 0;
 let state: u64 = 0;
 let end: u32 = 0;
+let prompts: u32 = 0;
 let window: u32 = 0;
 // A short block at the end of a run becomes a key only when something follows it.
 let isPending: bool = false;
@@ -82,9 +83,15 @@ export function chainReason(): u32 {
   return reason;
 }
 
+/** How many prompts the last `chainRun` had before it; 0 for a chat. */
+export function chainPrompts(): u32 {
+  return prompts;
+}
+
 /** Chains a request that `scanEnd` found good. Returns the number of keys. */
 export function chainRun(slot: i32, toolsPosition: u32): u32 {
   count = 0;
+  prompts = 0;
   end = 0;
   isPending = false;
   isStopped = false;
@@ -126,6 +133,7 @@ function walk(rec: usize, toolsFirst: bool): void {
       tools(rec);
       isToolsDone = true;
     }
+    if (role == ROLE_PROMPT) prompts++;
     at = message(rec, at);
   }
   if (load<u32>(rec, AT_TAPE_FULL)) stop(REASON_ARENA_FULL);

@@ -18,7 +18,7 @@ export {
   scanStream,
 } from './scan';
 export { recordPagesFree } from './record';
-export { chainReason, chainRun } from './chain';
+export { chainPrompts, chainReason, chainRun } from './chain';
 export { deltaFeed, deltaFound } from './first-token';
 export { usageCachedTokens, usageCompletionTokens, usageFeed, usageInit, usageOpen, usagePromptTokens } from './usage';
 

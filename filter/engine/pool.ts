@@ -53,9 +53,14 @@ export function poolBytesPerTokenSet(pool: u32, ratio: f64): void {
 export function poolBytesPerToken(pool: u32): f64 {
   return pool < POOLS_MAX ? ratios[pool] : BYTES_PER_TOKEN_DEFAULT;
 }
-/** Learns from usage.prompt_tokens of a prompt whose text was read. Long prompts tell more than short ones. */
+/**
+ * Learns from usage.prompt_tokens of a prompt whose text was read. Long prompts tell more than short ones. A ratio that no text has is one of
+ * media, whose bytes or address say nothing of text, and a single picture would outweigh a hundred prompts.
+ */
 export function poolObservePrompt(pool: u32, promptBytes: u32, promptTokens: u32): void {
   if (pool >= POOLS_MAX || promptBytes == 0 || promptTokens == 0) return;
+  const ratio = <f64>promptBytes / <f64>promptTokens;
+  if (ratio < BYTES_PER_TOKEN_MIN || ratio > BYTES_PER_TOKEN_MAX) return;
   const bytes = promptBytesSum[pool] * (1 - EWMA) + <f64>promptBytes;
   const tokens = promptTokensSum[pool] * (1 - EWMA) + <f64>promptTokens;
   promptBytesSum[pool] = bytes;
