@@ -9,6 +9,13 @@ const engine = await loadEngine<TableExports>();
 const e = engine.exports;
 const NOW = 1_000_000;
 
+function twoPods(): Table {
+  const table = onePod();
+  table.setPod({ pool: 0, podId: 10 });
+  table.dispatch(1, 10, NOW);
+  return table;
+}
+
 function onePod(): Table {
   const table = new Table(engine, { pods: 64, blocks: 64 });
   expect(table.setPod({ pool: 0, podId: 9 })).toBe(0);
@@ -165,21 +172,14 @@ describe('slowness', () => {
 });
 
 describe('a pod that fails', () => {
-  function twoPods(): Table {
-    const table = onePod();
-    table.setPod({ pool: 0, podId: 10 });
-    table.dispatch(1, 10, NOW);
-    return table;
-  }
-
   test('does not look idle: it is left alone for 1 s, tried once, and left alone for longer', () => {
     const table = twoPods();
     expect(pickedFirst(table, NOW)).toBe(0);
     for (let i = 0; i < 20; i++) table.failure(0, NOW + i);
-    expect(pickedFirst(table, NOW + 999)).toBe(1);
-    expect(pickedFirst(table, NOW + 1001)).toBe(0);
-    table.dispatch(0, 10, NOW + 1001);
-    expect(pickedFirst(table, NOW + 1002)).toBe(1);
+    expect(pickedFirst(table, NOW + 1001)).toBe(1);
+    expect(pickedFirst(table, NOW + 1003)).toBe(0);
+    table.dispatch(0, 10, NOW + 1003);
+    expect(pickedFirst(table, NOW + 1004)).toBe(1);
     table.failure(0, NOW + 1100);
     table.end(0, 10, true);
     expect(pickedFirst(table, NOW + 3099)).toBe(1);
@@ -193,6 +193,7 @@ describe('a pod that fails', () => {
   test('never waits longer than 30 s, and a trial that tells nothing is repeated', () => {
     const table = twoPods();
     let now = NOW;
+    for (let i = 0; i < 2; i++) table.failure(0, now);
     for (let i = 0; i < 40; i++) {
       table.failure(0, now);
       now += 30_001;
@@ -206,9 +207,70 @@ describe('a pod that fails', () => {
 
   test('is not excused by an answer to what was sent before it failed', () => {
     const table = twoPods();
-    table.failure(0, NOW);
+    for (let i = 0; i < 3; i++) table.failure(0, NOW);
     table.success(0);
     expect(table.load(0, NOW + 500).cooling).toBe(true);
+  });
+
+  test('is one whose requests fail in a row, not one with a request now and then that no pod could answer', () => {
+    const table = twoPods();
+    for (let i = 0; i < 50; i++) {
+      table.failure(0, NOW + i);
+      table.failure(0, NOW + i);
+      expect(table.load(0, NOW + i).cooling).toBe(false);
+      table.success(0);
+    }
+    for (let i = 0; i < 3; i++) table.failure(0, NOW + 100);
+    expect(table.load(0, NOW + 101).cooling).toBe(true);
+  });
+});
+
+describe('a pod that is silent', () => {
+  const late = NOW + 1001;
+  const silent = (): Table => {
+    const table = twoPods();
+    table.dispatch(0, 100, NOW);
+    table.exports.loadAlive(1, late);
+    expect(table.exports.loadSilence(0, NOW, 50, late)).toBe(1);
+    return table;
+  };
+
+  test('gets nothing while a request of ours waits there, however long, and a trial when none does', () => {
+    const table = silent();
+    for (const after of [0, 900, 1100, 40_000, 1_000_000]) expect(pickedFirst(table, late + after)).toBe(1);
+    table.end(0, 100, true);
+    expect(pickedFirst(table, late + 1001)).toBe(0);
+    table.dispatch(0, 100, late + 1001);
+    expect(pickedFirst(table, late + 1002)).toBe(1);
+    // The trial meets the same silence: the next one comes after twice the time.
+    table.exports.loadAlive(1, late + 2100);
+    expect(table.exports.loadSilence(0, late + 1001, 50, late + 2100)).toBe(1);
+    table.end(0, 100, true);
+    expect(pickedFirst(table, late + 4000)).toBe(1);
+    expect(pickedFirst(table, late + 4101)).toBe(0);
+  });
+
+  test('is used again at its first sign of life', () => {
+    const table = silent();
+    table.exports.loadAlive(0, late + 10);
+    table.end(0, 100, true);
+    expect(pickedFirst(table, late + 11)).toBe(0);
+  });
+
+  test('is told once, and only when a first token is long overdue and others answer while it does not', () => {
+    const { exports: again } = silent();
+    expect(again.loadSilence(0, NOW, 50, late + 1)).toBe(0);
+
+    const table = twoPods();
+    table.dispatch(0, 100, NOW);
+    const { loadAlive, loadSilence } = table.exports;
+    expect(loadSilence(0, NOW, 50, late)).toBe(0); // nobody answers: it may be the gateway that stood still
+    loadAlive(1, late);
+    expect(loadSilence(0, NOW, 50, NOW + 990)).toBe(0); // not for long enough
+    expect(loadSilence(0, NOW, 500, late)).toBe(0); // a long prompt takes its time
+    loadAlive(0, NOW + 500);
+    expect(loadSilence(0, NOW, 50, late)).toBe(0); // it works on another request
+    expect(loadSilence(0, NOW, 50, NOW + 1501)).toBe(1);
   });
 });
 
