@@ -378,6 +378,9 @@ export function streamResponseBody(context: u32, bytes: u32): void {
       if (deltaFound(deltas[slot])) firstToken(slot);
     }
   }
+  // What a stream begins with may come before any engine work, and an error without any.
+  const isEngine = (flags[slot] & (EVENTS | PREFILL)) != (EVENTS | PREFILL) && !(flags[slot] & (FAILED | REFUSED));
+  if (isEngine && podId(pods[slot]) == podIds[slot]) loadAlive(pods[slot], nowMs());
 }
 
 function firstToken(slot: i32): void {
