@@ -1,16 +1,17 @@
-// What `npm start`, `npm test` and `npm run build|lint|outages` call: it makes the checkout ready (scripts/setup.mjs) and then runs the wanted
+// What `npm start`, `npm test` and `npm run build|lint|outages|bench:overhead` call: it makes the checkout ready (scripts/setup.mjs) and then runs the wanted
 // command under the pinned Node. Exit codes: 0 done, 1 failed, 2 used wrongly.
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { SetupError, pinnedNode, root, run, say, setUp } from './setup.mjs';
 
-const usage = `node scripts/run.mjs up|test|build|lint|outages [ARGUMENTS]
+const usage = `node scripts/run.mjs up|test|build|lint|outages|overhead [ARGUMENTS]
   up      the demo: real Envoy, control plane, simulated replicas (npm start -- ARGUMENTS; --help lists them)
   test    all tests; ARGUMENTS go to vitest, for example a part of a file name
   build   dependencies and wasm modules
   lint    formatting, lint rules, types
-  outages a table of what users see during outages (npm run outages -- ARGUMENTS; --help lists them)`;
+  outages a table of what users see during outages (npm run outages -- ARGUMENTS; --help lists them)
+  overhead what the filter costs in a real Envoy (npm run bench:overhead -- ARGUMENTS; --help lists them)`;
 
 const bin = (name) => join(root, 'node_modules', name);
 
@@ -51,6 +52,7 @@ const commands = {
   build: async () => 0,
   lint,
   outages: (args) => run(pinnedNode(), [join(root, 'bench', 'outages.ts'), ...args]),
+  overhead: (args) => run(pinnedNode(), [join(root, 'bench', 'overhead.ts'), ...args]),
 };
 
 const [name = '', ...args] = process.argv.slice(2);

@@ -5,6 +5,7 @@ import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { keysCases } from '../../bench/keys.ts';
 import { reportOf, textOf, type Report } from '../../bench/measure.ts';
+import { textOf as overheadText, type OverheadReport } from '../../bench/overhead.ts';
 import { policyCases } from '../../bench/policy.ts';
 import { residencyCases } from '../../bench/residency.ts';
 
@@ -32,4 +33,24 @@ test('--json prints one document with machine and versions', async () => {
   const report = JSON.parse(stdout) as Report;
   expect(report).toMatchObject({ bench: 'policy', versions: { node: process.versions.node } });
   expect(report.machine).not.toBe('');
+});
+
+test('bench/overhead.ts measures three chains in one Envoy', { timeout: 60_000 }, async () => {
+  const size = ['--sizes', '1,16', '--rounds', '2', '--requests', '40', '--events', '80'];
+  const { stdout } = await promisify(execFile)(process.execPath, [join(root, 'bench/overhead.ts'), '--json', ...size]);
+  const report = JSON.parse(stdout) as OverheadReport;
+  expect(report.comparisons.map(({ sizeKiB, boundUs }) => [sizeKiB, boundUs])).toEqual([
+    [1, 15],
+    [16, 30],
+    [null, 2],
+  ]);
+  for (const { what, cells, filterUs, boundUs, holds } of report.comparisons) {
+    expect(cells.map(({ chain }) => chain)).toEqual(['plain', 'empty', 'warmpath']);
+    for (const { workerUs, allUs } of cells) {
+      expect(workerUs.min, what).toBeGreaterThan(0);
+      expect(allUs.median, what).toBeGreaterThanOrEqual(workerUs.median);
+    }
+    expect(holds, what).toBe(filterUs.median < (boundUs ?? 0));
+    expect(overheadText(report)).toContain(holds ? 'holds' : 'DOES NOT HOLD');
+  }
 });
