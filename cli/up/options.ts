@@ -34,7 +34,7 @@ export interface RunPlan {
   workload: WorkloadName;
   engine: EngineName;
   replicas: number;
-  /** True when the shape is the one that the claims were made for. */
+  /** True when the shape is the one that the claims were made for; a trace is anybody's, so it has none. */
   asSpecified: boolean;
   armsAtOnce: boolean;
 }
@@ -95,7 +95,11 @@ function planOf(workload: WorkloadName, flags: UpFlags, upstreams: number): RunP
   const engine = flags.engine ?? shape.engine;
   const replicas = upstreams > 0 ? upstreams : (flags.replicas ?? shape.replicas);
   const asSpecified =
-    upstreams === 0 && engine === shape.engine && replicas === shape.replicas && flags.duration === undefined;
+    workload !== 'trace' &&
+    upstreams === 0 &&
+    engine === shape.engine &&
+    replicas === shape.replicas &&
+    flags.duration === undefined;
   return {
     workload,
     engine,

@@ -69,6 +69,6 @@ export function runReport(run: RunResult, asSpecified: boolean): string {
     for (const other of run.published) if (isAbout(other, arm)) rows.push(publishedRow(other));
   }
   const lines = verdicts(run).map((verdict) => `  ${label(verdict, asSpecified)}  ${verdict.text}`);
-  const note = asSpecified ? [] : ['  (not the shape that the claims were made for, so only failed requests count)'];
+  const note = asSpecified ? [] : ['  (no claims were made for this shape, so only failed requests count)'];
   return [`${run.workload}  ${run.replicas} x ${run.engine}`, table(rows), ...note, ...lines, ''].join('\n');
 }

@@ -21,7 +21,7 @@ it('runs both workloads in their own shape', () => {
 
 it('takes a trace as the only workload, on the engines that it is documented with', () => {
   const { plans, trace } = checkOptions(flags({ trace: 'package.json', engine: '2xH100-32B', replicas: 8 }));
-  expect(plans).toMatchObject([{ workload: 'trace', engine: '2xH100-32B', replicas: 8, asSpecified: true }]);
+  expect(plans).toMatchObject([{ workload: 'trace', engine: '2xH100-32B', replicas: 8, asSpecified: false }]);
   expect(trace).toEqual({ file: 'package.json', limit: 400 });
 });
 
