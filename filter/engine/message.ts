@@ -39,8 +39,8 @@ export const CAPTURE_BYTES: u32 = 64;
 const TAG_NAME: u64 = 0x200;
 
 // Claude Code's first system block carries a nonce, and engines drop it.
-const BILLING = 'x-anthropic-billing-header:';
-const BILLING_BYTES: u32 = 27;
+const BILLING = 'x-anthropic-billing-header';
+const BILLING_BYTES: u32 = 26;
 const billing: usize = memory.data(32);
 for (let i: u32 = 0; i < BILLING_BYTES; i++) store<u8>(billing + i, <u8>BILLING.charCodeAt(i));
 

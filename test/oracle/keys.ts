@@ -191,7 +191,7 @@ function partText(part: Json, dropsBilling: boolean): Uint8Array {
   for (const [key, value] of Object.entries(part)) {
     if (key === 'type' || PART_LABELS.includes(key)) continue;
     if (key === 'text') {
-      const dropped = dropsBilling && typeof value === 'string' && value.startsWith('x-anthropic-billing-header:');
+      const dropped = dropsBilling && typeof value === 'string' && value.startsWith('x-anthropic-billing-header');
       if (typeof value === 'string' && !dropped) pieces.push(utf8(value));
       continue;
     }
