@@ -15,6 +15,7 @@ const usage = `node bench/outages.ts [OPTIONS]
   --clients N       clients in a closed loop, for each of the two arms (default: 32)
   --plain POLICY    how plain Envoy balances: round-robin (default) or least-request
   --envoy VERSION   another Envoy
+  --trace           the course of each run on standard error, in windows of 500 ms, and Envoy's log
   --list            names of the outages
   --json            one JSON document on standard output
   --help
@@ -41,6 +42,7 @@ async function main(): Promise<number> {
       clients: { type: 'string', default: '32' },
       plain: { type: 'string', default: 'round-robin' },
       envoy: { type: 'string' },
+      trace: { type: 'boolean', default: false },
       list: { type: 'boolean', default: false },
       json: { type: 'boolean', default: false },
       help: { type: 'boolean', default: false },
@@ -60,6 +62,7 @@ async function main(): Promise<number> {
     seconds: whole('seconds', values.seconds, 2),
     clients: whole('clients', values.clients, 1),
     plain,
+    ...(values.trace ? { onTrace: (text: string) => void process.stderr.write(`\n${text}`) } : {}),
     ...(values.envoy === undefined ? {} : { version: values.envoy }),
   };
   const runs = whole('runs', values.runs, 1);

@@ -140,9 +140,12 @@ function routes(options: ListenerOptions): object {
   const action = {
     cluster: options.cluster,
     timeout: '0s',
+    // As long as nothing was answered a generation can be asked for again: it changes nothing, and the client has seen nothing. A pod
+    // that dies takes its requests along by reset; one whose engine has died answers 500 until it is restarted, to requests that
+    // are not to blame; 502 and 503 say that it cannot serve now. A request that kills what serves it reaches three pods at most.
     retry_policy: {
-      retry_on: 'connect-failure,refused-stream,reset-before-request,retriable-status-codes',
-      retriable_status_codes: [503],
+      retry_on: 'reset,connect-failure,refused-stream,retriable-status-codes',
+      retriable_status_codes: [500, 502, 503],
       num_retries: options.retries ?? retriesDefault,
       ...(options.tryTimeoutMs === undefined ? {} : { per_try_timeout: `${options.tryTimeoutMs / 1000}s` }),
       // The retry goes to the next host of the pick; when the fallback has to choose, it leaves out those already tried.

@@ -11,8 +11,8 @@ export interface Outage {
   /** The control plane is not there when Envoy starts. */
   isAbsentAtStart?: true;
   losesSecret?: true;
-  /** From when the time to right picks runs. */
-  since: 'begin' | 'end';
+  /** From when the time to right picks runs: `begun` is when what was killed is there again. */
+  since: 'begin' | 'begun' | 'end';
   /** What the faulty replica should get while it is broken: nothing, less than half of its share, or what it always got. */
   faulty: 'nothing' | 'little' | 'share';
   /** Whether not a single request may fail: always, since Envoy can retry whatever was not answered. */
@@ -97,6 +97,7 @@ export const outages: readonly Outage[] = [
       null,
     ),
     losesSecret: true,
+    since: 'begun',
   },
   metrics('missing', 'the metrics pages of all replicas are 404'),
   metrics('renamed', 'all metric families have other names'),
@@ -109,13 +110,16 @@ export const outages: readonly Outage[] = [
     null,
     'nothing',
   ),
-  replica(
-    'replica-restarted',
-    'a replica is killed and started at the same address, with an empty cache',
-    (stage) => stage.each((fleet) => fleet.restart()),
-    null,
-    'share',
-  ),
+  {
+    ...replica(
+      'replica-restarted',
+      'a replica is killed and started at the same address, with an empty cache',
+      (stage) => stage.each((fleet) => fleet.restart()),
+      null,
+      'share',
+    ),
+    since: 'begun',
+  },
   replica(
     'replica-frozen',
     'a replica accepts and never answers (SIGSTOP), later goes on',

@@ -4,9 +4,10 @@ import type { Record } from './load.ts';
 import type { Outage } from './cases.ts';
 
 /** Picks are judged over so many milliseconds at a time, every so many. */
-const windowMs = 500;
+const windowMs = 1000;
 const stepMs = 100;
-const requestsMin = 10;
+const traceMs = 500;
+const requestsMin = 20;
 /** What share of the hits from before the outage is right again. */
 const hitsAgain = 0.9;
 /** A request on trial now and then is not a wrong pick. */
@@ -23,6 +24,8 @@ export interface Tally {
 export interface Times {
   beforeMs: number;
   beginMs: number;
+  /** When what breaks had broken; where something is started anew, when it was there again. */
+  begunMs: number;
   /** When it was mended, or the end of the run. */
   endMs: number;
   stopMs: number;
@@ -73,8 +76,8 @@ export function judge(records: readonly Record[], outage: Outage, times: Times, 
   const isRight = (window: readonly Record[]): boolean =>
     share(window, isHit) >= hitsBefore * hitsAgain && (outage.faulty === 'share' || share(window, isBroken) <= usesMax);
 
-  const sinceMs = outage.since === 'begin' ? times.beginMs : times.endMs;
-  const untilMs = outage.since === 'begin' ? times.endMs : times.stopMs;
+  const sinceMs = { begin: times.beginMs, begun: times.begunMs, end: times.endMs }[outage.since];
+  const untilMs = outage.since === 'end' ? times.stopMs : times.endMs;
   let rightAfterMs: number | null = 0;
   for (const [endMs, window] of windows(records, sinceMs, untilMs)) {
     if (isRight(window)) rightAfterMs ??= endMs - windowMs - sinceMs;
@@ -91,4 +94,17 @@ export function judge(records: readonly Record[], outage: Outage, times: Times, 
     }
   }
   return { hitsBefore, hitsAfter: share(after, isHit), rightAfterMs, usedAgainMs };
+}
+
+/** The course of a run, a line a window: when, requests, hits, share of the faulty replica, share of requests that did not go straight. */
+export function trace(records: readonly Record[], times: Times, faulty: string): string {
+  let text = '';
+  for (let start = times.beforeMs; start < times.stopMs; start += traceMs) {
+    const inside = records.filter(({ startMs }) => startMs >= start && startMs < start + traceMs);
+    const bent = share(inside, ({ attempts, outcome }) => attempts !== 1 || outcome !== 'ok');
+    const shares = [share(inside, ({ isHit }) => isHit), share(inside, ({ pod }) => pod === faulty), bent];
+    const cells = [((start - times.beginMs) / 1000).toFixed(1), inside.length, ...shares.map((one) => one.toFixed(2))];
+    text += `${cells.map((cell) => `${cell}`.padStart(7)).join('')}\n`;
+  }
+  return text;
 }

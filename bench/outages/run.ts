@@ -2,7 +2,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Outage } from './cases.ts';
-import { judge, tally, type Picks, type Tally, type Times } from './judge.ts';
+import { judge, tally, trace, type Picks, type Tally, type Times } from './judge.ts';
 import { Load } from './load.ts';
 import { armNames, startStage, type ArmName, type StageOptions } from './stage.ts';
 
@@ -12,6 +12,8 @@ export interface RunOptions {
   clients: number;
   plain: StageOptions['plain'];
   version?: string;
+  /** Gets the course of the filter's arm and Envoy's log. */
+  onTrace?: (text: string) => void;
 }
 
 export interface Result {
@@ -63,17 +65,19 @@ export async function runOutage(outage: Outage, options: RunOptions): Promise<Re
     await sleep(quietMs);
     const beginMs = performance.now();
     await outage.begin(stage);
+    const begunMs = performance.now();
     await sleep(seconds * 1000);
     const endMs = performance.now();
     if (outage.end !== undefined) {
       await outage.end(stage);
       await sleep(seconds * 1000);
     }
-    const times: Times = { beforeMs, beginMs, endMs, stopMs: performance.now() };
+    const times: Times = { beforeMs, beginMs, begunMs, endMs, stopMs: performance.now() };
     const [picked, plain] = await Promise.all(loads.map((one) => one.stop()));
     const arms = { warmpath: tally(picked!, times), plain: tally(plain!, times) };
     const picks = judge(picked!, outage, times, stage.fleets.warmpath.faulty, replicas);
     const log = await stage.envoy.log();
+    options.onTrace?.(trace(picked!, times, stage.fleets.warmpath.faulty) + log);
     return { name: outage.name, what: outage.what, arms, picks, broken: broken(outage, arms, picks, log) };
   } finally {
     await stage.close();
