@@ -97,6 +97,10 @@ export class WasmHost {
     return vm;
   }
 
+  get vms(): Iterable<Vm> {
+    return this.#vms.values();
+  }
+
   /** Takes a VM away without a word to it, as when a worker's VM is replaced after a trap. */
   dropVm(name: string): void {
     this.#vms.delete(name);
