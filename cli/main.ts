@@ -6,6 +6,7 @@ import { readFileSync } from 'node:fs';
 import { controlPlaneCommand } from './control-plane.ts';
 import { messageOf, UsageError } from './errors.ts';
 import { keysCommand } from './keys.ts';
+import { replayCommand } from './replay.ts';
 import { upCommand } from './up/command.ts';
 
 export const EXIT_FAILED = 1;
@@ -20,6 +21,7 @@ Examples
   $ npx warmpath up --upstream http://10.0.0.7:8000 http://10.0.0.8:8000
                                             your own engines in place of simulated ones
   $ npx warmpath keys request.json          how the filter reads a request: model, tokens, block keys
+  $ npx warmpath replay W3s --seeds 3       policies compared in virtual time, on a named workload or a trace
   $ npx warmpath control-plane --pool llama=10.0.0.7:8000,10.0.0.8:8000
                                             the server that gateways synchronise with
 
@@ -36,7 +38,8 @@ export function program(): Command {
     .version(version)
     .addHelpText('after', teaching)
     .helpCommand(false);
-  for (const command of [upCommand(), keysCommand(), controlPlaneCommand()]) warmpath.addCommand(command);
+  for (const command of [upCommand(), keysCommand(), replayCommand(), controlPlaneCommand()])
+    warmpath.addCommand(command);
   for (const command of [warmpath, ...warmpath.commands]) {
     command.exitOverride().showHelpAfterError(hint).configureHelp({ helpWidth: 118 });
   }
@@ -45,6 +48,11 @@ export function program(): Command {
 
 /** Runs one command line and gives its exit code. */
 export async function main(args: readonly string[]): Promise<number> {
+  // Whoever reads our output may stop early, as `head` does; that is no failure of ours.
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') throw error;
+    process.exit(0);
+  });
   try {
     await program().parseAsync(args, { from: 'user' });
     return 0;

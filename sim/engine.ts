@@ -4,7 +4,7 @@
 
 import { BlockCache } from './cache.ts';
 import type { EngineConstants } from './constants.ts';
-import { BLOCK_TOKENS_DEFAULT, nextState, wordOf, type BlockHasher } from './tokens.ts';
+import { BLOCK_TOKENS_DEFAULT, nextState, wordOf } from './tokens.ts';
 
 export type FinishReason = 'stop' | 'length' | 'abort';
 
@@ -12,6 +12,16 @@ const STATE_NEW = 0;
 const STATE_WAITING = 1;
 const STATE_RUNNING = 2;
 const STATE_DONE = 3;
+
+/** What the engine needs of a prompt, and of the answer that is added to it word by word: how many tokens, and one key per full block. */
+export interface PromptBlocks {
+  readonly blockTokens: number;
+  readonly tokens: number;
+  readonly keys: readonly number[];
+  /** A number that depends on everything so far; the sampler's seed. */
+  readonly state: number;
+  text(word: string): void;
+}
 
 export interface SequenceEvents {
   /** One more token of the answer. The first one ends the prefill. */
@@ -21,7 +31,7 @@ export interface SequenceEvents {
 
 /** A request inside the engine. Its hasher holds the prompt and goes on over the answer, so that a later turn finds the answer cached too. */
 export class Sequence {
-  readonly hasher: BlockHasher;
+  readonly hasher: PromptBlocks;
   readonly promptTokens: number;
   readonly outputTokensMax: number;
   readonly finishReason: FinishReason;
@@ -44,7 +54,7 @@ export class Sequence {
   sampler: number;
 
   constructor(
-    hasher: BlockHasher,
+    hasher: PromptBlocks,
     outputTokensMax: number,
     events: SequenceEvents,
     finishReason: FinishReason = 'length',

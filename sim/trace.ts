@@ -7,7 +7,8 @@ import type { EngineName } from './constants.ts';
 import { spread, textOf } from './tokens.ts';
 import { oneRequest, templateTokens, type Message, type Workload } from './workload.ts';
 
-const BLOCK_TOKENS = 512;
+/** Tokens that one of a line's hash ids stands for. */
+export const TRACE_BLOCK_TOKENS = 512;
 /** Blocks kept as text; a trace comes back to old ones rarely. */
 const TEXTS_MAX = 4096;
 /** All of 400 requests on one of 8 replicas, as first-block hashing does it, take a quarter of an hour. */
@@ -21,7 +22,7 @@ export interface TraceOptions {
   replicas?: number;
 }
 
-interface TraceLine {
+export interface TraceLine {
   timestamp: number;
   input_length: number;
   output_length: number;
@@ -54,7 +55,7 @@ class BlockTexts {
   whole(id: number): string {
     let text = this.#texts.get(id);
     if (text === undefined) {
-      text = this.part(id, BLOCK_TOKENS);
+      text = this.part(id, TRACE_BLOCK_TOKENS);
       if (this.#texts.size >= TEXTS_MAX) this.#texts.delete(this.#texts.keys().next().value!);
       this.#texts.set(id, text);
     }
@@ -72,16 +73,16 @@ function contentOf(line: TraceLine, texts: BlockTexts): string {
   let text = '';
   for (const id of line.hash_ids) {
     if (left <= 0) break;
-    text += left >= BLOCK_TOKENS ? texts.whole(id) : texts.part(id, left);
-    left -= BLOCK_TOKENS;
+    text += left >= TRACE_BLOCK_TOKENS ? texts.whole(id) : texts.part(id, left);
+    left -= TRACE_BLOCK_TOKENS;
   }
   // Some lines have fewer ids than their length needs; the rest belongs to nobody else.
   if (left > 0) text += textOf(spread(line.timestamp) ^ line.input_length, left);
   return text;
 }
 
-export function traceWorkload(file: string, limit = Infinity, options: TraceOptions = {}): Workload {
-  const { seed = 1, speed = 1, engine = '2xH100-32B', replicas = 8 } = options;
+/** The lines of a trace file, the first `limit` of them. */
+export function readTrace(file: string, limit = Infinity): TraceLine[] {
   let raw: string;
   try {
     raw = readFileSync(file, 'utf8');
@@ -96,6 +97,12 @@ export function traceWorkload(file: string, limit = Infinity, options: TraceOpti
     if (lines.length >= limit) break;
     if (line.trim() !== '') lines.push(parseLine(line, file, index + 1));
   }
+  return lines;
+}
+
+export function traceWorkload(file: string, limit = Infinity, options: TraceOptions = {}): Workload {
+  const { seed = 1, speed = 1, engine = '2xH100-32B', replicas = 8 } = options;
+  const lines = readTrace(file, limit);
   const first = lines[0]?.timestamp ?? 0;
   const last = lines.at(-1)?.timestamp ?? 0;
   return {

@@ -96,34 +96,55 @@ export class EventQueue {
   }
 }
 
+/** Replicas whose steps are events of the queue. */
+export class VirtualReplicas {
+  readonly engines: ReplicaEngine[];
+  readonly #queue: EventQueue;
+  readonly #slowFactors: readonly number[];
+  readonly #planned: boolean[];
+
+  constructor(queue: EventQueue, constants: EngineConstants, count: number, slowFactors: readonly number[] = []) {
+    this.#queue = queue;
+    this.#slowFactors = slowFactors;
+    this.engines = Array.from({ length: count }, () => new ReplicaEngine(constants));
+    this.#planned = this.engines.map(() => false);
+  }
+
+  add(replica: number, sequence: Sequence, nowMs: number): void {
+    this.engines[replica]!.add(sequence, nowMs);
+    this.#kick(replica, nowMs);
+  }
+
+  #step(replica: number, nowMs: number): void {
+    const engine = this.engines[replica]!;
+    const seconds = engine.begin(nowMs) * (this.#slowFactors[replica] ?? 1);
+    if (seconds === 0) return;
+    this.#queue.at(nowMs + seconds * 1000, (endMs) => {
+      engine.end(endMs);
+      this.#kick(replica, endMs);
+    });
+  }
+
+  // What arrives at one time is planned together, so a step is planned after everything else at its time.
+  #kick(replica: number, nowMs: number): void {
+    if (this.#planned[replica] === true || this.engines[replica]!.inStep) return;
+    this.#planned[replica] = true;
+    this.#queue.at(nowMs, () => {
+      this.#planned[replica] = false;
+      if (!this.engines[replica]!.inStep) this.#step(replica, nowMs);
+    });
+  }
+}
+
 /** Runs the workload to its end. */
 export function runVirtual(options: VirtualOptions): VirtualResult {
   const { workload, chooser, untilMs = Infinity } = options;
   const count = options.replicas ?? workload.replicas;
   const constants = options.constants ?? engineConstants(workload.engine);
-  const engines = Array.from({ length: count }, () => new ReplicaEngine(constants));
-  const planned = engines.map(() => false);
   const queue = new EventQueue();
+  const replicas = new VirtualReplicas(queue, constants, count, workload.slowFactors);
+  const { engines } = replicas;
   const records: RequestRecord[] = [];
-
-  const step = (replica: number, nowMs: number): void => {
-    const seconds = engines[replica]!.begin(nowMs) * (workload.slowFactors?.[replica] ?? 1);
-    if (seconds === 0) return;
-    queue.at(nowMs + seconds * 1000, (endMs) => {
-      engines[replica]!.end(endMs);
-      kick(replica, endMs);
-    });
-  };
-
-  // What arrives at one time is planned together, so a step is planned after everything else at its time.
-  const kick = (replica: number, nowMs: number): void => {
-    if (planned[replica] === true || engines[replica]!.inStep) return;
-    planned[replica] = true;
-    queue.at(nowMs, () => {
-      planned[replica] = false;
-      if (!engines[replica]!.inStep) step(replica, nowMs);
-    });
-  };
 
   const advance = (session: Session, answer: string, nowMs: number): void => {
     const request = session.next(answer);
@@ -164,8 +185,7 @@ export function runVirtual(options: VirtualOptions): VirtualResult {
         advance(session, words.join(''), nowMs);
       },
     });
-    engines[replica]!.add(sequence, sentMs);
-    kick(replica, sentMs);
+    replicas.add(replica, sequence, sentMs);
   };
 
   for (const session of workload.sessions()) {

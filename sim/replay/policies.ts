@@ -1,0 +1,165 @@
+// The policies that a replay compares: the engine's own, picked by the code that runs in the gateway, and others' decision rules as baselines.
+//
+// A baseline sees what its original would: the same index of who holds what, requests in flight and queued prefill as counted by the routers,
+// and, where its original polls the engines, a poll every 50 ms. Ties are broken at random, so that no pod is favoured for its number.
+
+import { POLICIES, type PolicyName } from '../../control-plane/engine/frames.ts';
+import type { ReplicaEngine } from '../engine.ts';
+import type { Random } from '../random.ts';
+import { spread } from '../tokens.ts';
+import type { Router } from './router.ts';
+
+export interface Polled {
+  waiting: number;
+  kvUsage: number;
+}
+
+/** What a policy may look at; the router has just looked the prompt up. */
+export interface Choice {
+  router: Router;
+  nowMs: number;
+  session: string;
+  random: Random;
+  /** The engines as last polled. */
+  polled: readonly Polled[];
+  engines: readonly ReplicaEngine[];
+}
+
+export type Choose = (choice: Choice) => number;
+
+/** The pod with the lowest cost, one at random of several. */
+function cheapest({ router, random }: Choice, cost: (pod: number) => number): number {
+  let best = Infinity;
+  let found: number[] = [];
+  for (let pod = 0; pod < router.pods; pod++) {
+    const value = cost(pod);
+    if (value > best) continue;
+    if (value < best) found = [];
+    best = value;
+    found.push(pod);
+  }
+  return found.length === 1 ? found[0]! : found[random.below(found.length)]!;
+}
+
+function hashOf(text: string): number {
+  let value = 0x811c9dc5;
+  for (let i = 0; i < text.length; i++) value = Math.imul(value ^ text.charCodeAt(i), 0x01000193);
+  return spread(value);
+}
+
+/** A pod's place in the order that belongs to a key: the same everywhere, and all orders are equally likely. */
+function rank(key: number, pod: number): number {
+  return spread(key ^ Math.imul(pod + 1, 0x9e3779b1));
+}
+
+/** A session stays where it first was. */
+const session: Choose = (choice) => {
+  const key = hashOf(choice.session);
+  return cheapest(choice, (pod) => rank(key, pod));
+};
+
+const BOUND = 1.25;
+
+/** Consistent hashing of the first block with bounded loads: the next pod in the key's order when one has 1.25 times its share. */
+const boundedHash: Choose = (choice) => {
+  const { router, nowMs } = choice;
+  const first = router.firstKey;
+  const key = first === 0n ? choice.random.seed() : Number(first & 0xffff_ffffn);
+  let total = 1;
+  for (let pod = 0; pod < router.pods; pod++) total += router.inFlight(pod, nowMs);
+  const most = Math.ceil((BOUND * total) / router.pods);
+  return cheapest(choice, (pod) => (router.inFlight(pod, nowMs) < most ? 0 : 2 ** 32) + rank(key, pod));
+};
+
+/** The less loaded one of two random pods. */
+const powerOfTwo: Choose = ({ router, random, nowMs }) => {
+  const one = random.below(router.pods);
+  if (router.pods === 1) return one;
+  const other = (one + 1 + random.below(router.pods - 1)) % router.pods;
+  return router.inFlight(other, nowMs) < router.inFlight(one, nowMs) ? other : one;
+};
+
+/** Scores from 0 to 1 for matched share, short queue and free memory, added by weight, as in the endpoint picker of llm-d. */
+function weighted(prefix: number, queue: number, memory: number): Choose {
+  return (choice) => {
+    const { router, polled } = choice;
+    const waiting = polled.map((pod) => pod.waiting);
+    const most = Math.max(...waiting);
+    const least = Math.min(...waiting);
+    return cheapest(choice, (pod) => {
+      const matched = router.promptBytes === 0 ? 0 : router.matchBytes(pod) / router.promptBytes;
+      const short = most === least ? 1 : (most - waiting[pod]!) / (most - least);
+      return -(prefix * matched + queue * short + memory * (1 - polled[pod]!.kvUsage));
+    });
+  };
+}
+
+const MATCH_SHARE = 0.5;
+const IMBALANCE_REQUESTS = 32;
+
+/** SGLang's rule: balance when loads are far apart; else the longest match if it is more than half, else the pod that holds least. */
+const thresholdTree: Choose = (choice) => {
+  const { router, nowMs } = choice;
+  const loads = Array.from({ length: router.pods }, (_, pod) => router.inFlight(pod, nowMs));
+  const most = Math.max(...loads);
+  const least = Math.min(...loads);
+  if (most - least > IMBALANCE_REQUESTS && most > least * 1.0001) return cheapest(choice, (pod) => loads[pod]!);
+  const longest = cheapest(choice, (pod) => -router.matchBytes(pod));
+  if (router.matchBytes(longest) > MATCH_SHARE * router.promptBytes) return longest;
+  return cheapest(choice, (pod) => router.heldBytes(pod));
+};
+
+/** Dynamo's rule: blocks to prefill, queued ones included, plus blocks in use for decoding. The latter are taken from the engines as they are. */
+const kvDecode: Choose = (choice) => {
+  const { router, nowMs, engines } = choice;
+  return cheapest(choice, (pod) => {
+    const { cache, blockTokens } = engines[pod]!;
+    const uncached = router.uncachedTokens(pod);
+    return (router.queuedTokens(pod, nowMs) + 2 * uncached) / blockTokens + cache.blocks - cache.freeBlocks;
+  });
+};
+
+/** LMETRIC: tokens to prefill times the batch. */
+const prefillTimesBatch: Choose = (choice) => {
+  const { router, nowMs } = choice;
+  return cheapest(
+    choice,
+    (pod) => (router.queuedTokens(pod, nowMs) + router.uncachedTokens(pod)) * (router.inFlight(pod, nowMs) + 1),
+  );
+};
+
+const longestMatch: Choose = (choice) => {
+  const { router, nowMs } = choice;
+  // In flight is far below a million, so it only decides between equal matches.
+  return cheapest(choice, (pod) => -router.matchBytes(pod) * 1e6 + router.inFlight(pod, nowMs));
+};
+
+const baselines = {
+  session,
+  'bounded-hash': boundedHash,
+  'power-of-two': powerOfTwo,
+  'weighted-3:2:2': weighted(3, 2, 2),
+  'weighted-3:5:2': weighted(3, 5, 2),
+  'threshold-tree': thresholdTree,
+  'kv-decode': kvDecode,
+  'prefill-x-batch': prefillTimesBatch,
+  'longest-match': longestMatch,
+} satisfies Record<string, Choose>;
+
+export type ReplayPolicy = PolicyName | keyof typeof baselines;
+
+export const REPLAY_POLICIES: readonly ReplayPolicy[] = [
+  ...POLICIES,
+  ...(Object.keys(baselines) as (keyof typeof baselines)[]),
+];
+
+export function choiceOf(policy: ReplayPolicy): Choose {
+  const code = (POLICIES as readonly string[]).indexOf(policy);
+  if (code >= 0) return ({ router, nowMs }) => router.pick(code, nowMs);
+  return baselines[policy as keyof typeof baselines];
+}
+
+/** Whether a policy's original polls the engines. */
+export function polls(policy: ReplayPolicy): boolean {
+  return policy.startsWith('weighted-');
+}

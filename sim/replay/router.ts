@@ -1,0 +1,172 @@
+// One router of a replay: a worker of one gateway, with an engine.wasm of its own. It does for a request what the filter does (filter/stream.ts),
+// through the same functions in the same order: look up, pick, count, touch; then first token and end.
+
+import { loadEngine } from '../../control-plane/engine/instance.ts';
+import { CHAIN_BLOCKS_MAX, POD_READY } from '../../control-plane/engine/table.ts';
+import type { TableExports } from '../../control-plane/engine/table-exports.ts';
+import type { ReplayPrompt } from './source.ts';
+
+const POOL = 0;
+/** The load source that stands for all other gateways; those before it are the siblings. */
+const SOURCE_GATEWAYS = 32;
+/** Times begin here: at time 0 the engine's table takes no touches. */
+const EPOCH_MS = 1_000_000;
+/** Blocks for which a gateway reserves room by default. */
+const BLOCKS_MAX = 400_000;
+
+export interface Picked {
+  pod: number;
+  uncachedTokens: number;
+}
+
+/** What a pod said in its metrics. */
+export interface Scraped {
+  atMs: number;
+  running: number;
+  waiting: number;
+  kvUsage: number;
+}
+
+export class Router {
+  readonly pods: number;
+  readonly #e: TableExports;
+  readonly #keys: BigUint64Array;
+  readonly #numbers: Uint32Array;
+  readonly #slots: number[];
+  #promptBytes = 0;
+  #firstKey = 0n;
+
+  private constructor(
+    e: TableExports & { memory: { buffer: ArrayBuffer } },
+    seed: number,
+    pods: number,
+    tokens: number,
+  ) {
+    this.pods = pods;
+    this.#e = e;
+    // A block is 256 bytes or more, and a token about 5; twice that leaves room for short blocks.
+    const blocks = Math.min(BLOCKS_MAX, Math.ceil((pods * tokens) / 25) + 1024);
+    e.tableInit(pods, blocks, BigInt(seed));
+    const keysAt = e.tableKeys() >>> 0;
+    const numbersAt = e.tableNumbers() >>> 0;
+    this.#keysAt = keysAt;
+    this.#numbersAt = numbersAt;
+    // Nothing allocates from here on, so the memory stays where it is.
+    this.#keys = new BigUint64Array(e.memory.buffer, keysAt, CHAIN_BLOCKS_MAX);
+    this.#numbers = new Uint32Array(e.memory.buffer, numbersAt, CHAIN_BLOCKS_MAX);
+    this.#slots = Array.from({ length: pods }, (_, pod) => e.podSet(POOL, pod + 1, tokens, 1, POD_READY));
+  }
+
+  readonly #keysAt: number;
+  readonly #numbersAt: number;
+
+  static async create(seed: number, pods: number, capacityTokens: number): Promise<Router> {
+    const { exports } = await loadEngine<TableExports>();
+    return new Router(exports, seed, pods, capacityTokens);
+  }
+
+  /** Looks a prompt up; what follows is about it, until the next one. */
+  lookup({ keys, weights, bytes }: ReplayPrompt): void {
+    const count = Math.min(keys.length, CHAIN_BLOCKS_MAX);
+    this.#keys.set(keys.length === count ? keys : keys.subarray(0, count));
+    let end = 0;
+    for (let i = 0; i < count; i++) this.#numbers[i] = end += weights[i]!;
+    this.#e.residencyLookupAt(POOL, this.#keysAt, this.#numbersAt, count);
+    this.#promptBytes = bytes;
+    this.#firstKey = keys[0] ?? 0n;
+  }
+
+  /** Picks by one of the engine's own policies. */
+  pick(policy: number, nowMs: number): number {
+    this.#e.policyPick(POOL, policy, this.#promptBytes, this.#firstKey, EPOCH_MS + nowMs);
+    return this.#slots.indexOf(this.#e.pickedPod(0));
+  }
+
+  get promptBytes(): number {
+    return this.#promptBytes;
+  }
+  get firstKey(): bigint {
+    return BigInt.asUintN(64, this.#firstKey);
+  }
+  get bytesPerToken(): number {
+    return this.#e.poolBytesPerToken(POOL);
+  }
+  /** Bytes of the prompt that a pod holds as far as this router knows. */
+  matchBytes(pod: number): number {
+    return Math.min(this.#e.matchBytes(this.#slots[pod]!) >>> 0, this.#promptBytes);
+  }
+  /** Tokens of the prompt that a pod would have to compute; the policies' own formula. */
+  uncachedTokens(pod: number): number {
+    return Math.max(1, Math.ceil((this.#promptBytes - this.matchBytes(pod)) / this.bytesPerToken));
+  }
+  inFlight(pod: number, nowMs: number): number {
+    return this.#e.podInFlight(this.#slots[pod]!, EPOCH_MS + nowMs);
+  }
+  queuedTokens(pod: number, nowMs: number): number {
+    return this.#e.podQueued(this.#slots[pod]!, EPOCH_MS + nowMs);
+  }
+  heldBytes(pod: number): number {
+    return Number(this.#e.residencyPodBytes(this.#slots[pod]!));
+  }
+  predictedTtftMs(pod: number, uncachedTokens: number, nowMs: number): number {
+    return this.#e.loadPredictedTtftMs(this.#slots[pod]!, uncachedTokens, EPOCH_MS + nowMs);
+  }
+
+  /** Counts the request on a pod; gives the tokens in front of its first one, for firstToken(). */
+  dispatch(pod: number, uncachedTokens: number, nowMs: number): number {
+    return this.#e.loadDispatch(this.#slots[pod]!, uncachedTokens, EPOCH_MS + nowMs);
+  }
+  touch(pod: number, { keys, weights }: ReplayPrompt, nowMs: number): void {
+    const count = Math.min(keys.length, CHAIN_BLOCKS_MAX);
+    if (count === 0) return;
+    this.#keys.set(keys.length === count ? keys : keys.subarray(0, count));
+    this.#numbers.set(weights.length === count ? weights : weights.subarray(0, count));
+    this.#e.residencyTouchAt(this.#slots[pod]!, EPOCH_MS + nowMs, 0n, this.#keysAt, this.#numbersAt, count);
+  }
+  releasePrefill(pod: number, uncachedTokens: number): void {
+    this.#e.loadFirstToken(this.#slots[pod]!, uncachedTokens);
+  }
+  observeTtft(pod: number, ttftMs: number, aheadTokens: number): void {
+    this.#e.loadObserveTtft(this.#slots[pod]!, ttftMs, aheadTokens);
+  }
+  end(pod: number, uncachedTokens: number, isQueued: boolean): void {
+    this.#e.loadEnd(this.#slots[pod]!, uncachedTokens, isQueued ? 1 : 0);
+  }
+  /** What the answer's usage says. */
+  learn(promptBytes: number, promptTokens: number, outputTokens: number): void {
+    this.#e.poolObservePrompt(POOL, promptBytes, promptTokens);
+    this.#e.poolObserveOutput(POOL, outputTokens);
+  }
+  tick(): void {
+    this.#e.poolCapacityRefresh(POOL);
+  }
+
+  // What others know. Counters travel as whole numbers.
+
+  ownInFlight(pod: number): number {
+    return Math.trunc(this.#e.loadOwnN(this.#slots[pod]!));
+  }
+  ownQueuedTokens(pod: number): number {
+    return Math.trunc(this.#e.loadOwnQ(this.#slots[pod]!));
+  }
+  ownUsedTokens(pod: number): number {
+    return Math.trunc(this.#e.loadOwnUsed(this.#slots[pod]!));
+  }
+  siblingSet(sibling: number, pod: number, inFlight: number, queuedTokens: number, usedTokens: number): void {
+    this.#e.loadForeignSet(sibling, this.#slots[pod]!, inFlight, queuedTokens, usedTokens);
+  }
+  gatewaysSet(pod: number, inFlight: number, queuedTokens: number, usedTokens: number): void {
+    this.#e.loadForeignSet(SOURCE_GATEWAYS + POOL, this.#slots[pod]!, inFlight, queuedTokens, usedTokens);
+  }
+  gatewaysAge(ageMs: number): void {
+    this.#e.loadForeignAge(SOURCE_GATEWAYS + POOL, ageMs);
+  }
+  metrics(pod: number, { atMs, running, waiting, kvUsage }: Scraped): void {
+    this.#e.loadMetrics(this.#slots[pod]!, running, waiting, kvUsage, EPOCH_MS + atMs);
+  }
+
+  /** How often a counter would have fallen below zero: never, if each request is counted once. */
+  get violations(): number {
+    return Number(this.#e.loadViolations());
+  }
+}

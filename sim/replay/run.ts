@@ -1,0 +1,191 @@
+// One replay: one policy, one seed, in virtual time. Replicas are those of sim/engine.ts; routers run the gateway's own engine.
+
+import { KeyReader } from '../../control-plane/engine/keys.ts';
+import { engineConstants, type EngineName } from '../constants.ts';
+import { Sequence } from '../engine.ts';
+import { Random } from '../random.ts';
+import { summarise, type DriveSummary, type RequestRecord } from '../summary.ts';
+import { spread } from '../tokens.ts';
+import { EventQueue, VirtualReplicas } from '../virtual.ts';
+import { Gateways, TICK_MS } from './gateways.ts';
+import { choiceOf, polls, type Polled, type ReplayPolicy } from './policies.ts';
+import {
+  replaySource,
+  type ReplayRequest,
+  type ReplaySession,
+  type ReplaySource,
+  type SourceOptions,
+} from './source.ts';
+
+export interface ReplayOptions extends SourceOptions {
+  policy: ReplayPolicy;
+  /** As the source says when not given. */
+  replicas?: number | undefined;
+  engine?: EngineName | undefined;
+  /** Gateways, and workers of each. */
+  routers: number;
+  workers: number;
+  syncIntervalMs: number;
+  /** How many of a hundred answers are not streamed. */
+  notStreamedPercent: number;
+}
+
+export interface ReplayResult {
+  replicas: number;
+  engine: EngineName;
+  summary: DriveSummary;
+  promptTokens: number;
+  cachedTokens: number;
+  /** Requests too long for the engine's model; they were not sent. */
+  refused: number;
+  /** Load counters that would have fallen below zero; a sign of a mistake in counting. */
+  violations: number;
+}
+
+const POLL_INTERVAL_MS = 50;
+
+export async function replay(
+  options: ReplayOptions,
+  onProgress: (doneShare: number) => void = () => {},
+  from?: ReplaySource,
+): Promise<ReplayResult> {
+  const source = from ?? replaySource(options, await KeyReader.create());
+  const engine = options.engine ?? source.engine;
+  const replicas = options.replicas ?? source.replicas;
+  const constants = engineConstants(engine);
+  const random = new Random(spread(options.seed) ^ 0x5eed);
+  const gateways = await Gateways.create({
+    gateways: options.routers,
+    workers: options.workers,
+    pods: replicas,
+    capacityTokens: constants.kvTokens,
+    syncIntervalMs: options.syncIntervalMs,
+    random,
+  });
+  const choose = choiceOf(options.policy);
+  const queue = new EventQueue();
+  const world = new VirtualReplicas(queue, constants, replicas, source.slowFactors);
+  const { engines } = world;
+  const records: RequestRecord[] = [];
+  const polled: Polled[] = engines.map(() => ({ waiting: 0, kvUsage: 0 }));
+  const limit = options.limit ?? Infinity;
+  let open = 0;
+  let sent = 0;
+  let refused = 0;
+
+  const advance = (session: ReplaySession, answer: string, nowMs: number): void => {
+    const request = sent < limit ? session.next(answer) : null;
+    if (request === null) {
+      open -= 1;
+      onProgress(1 - open / sessions.length);
+      return;
+    }
+    queue.at(nowMs + request.thinkMs, (sentMs) => {
+      if (sent < limit) send(session, request, sentMs);
+      else open -= 1;
+    });
+  };
+
+  const send = (session: ReplaySession, request: ReplayRequest, sentMs: number): void => {
+    sent += 1;
+    const prompt = request.prompt();
+    const { blocks } = prompt;
+    if (blocks.tokens + request.outputTokens > engines[0]!.sequenceTokensMax) {
+      refused += 1;
+      open -= 1;
+      return;
+    }
+    const place = { gateway: random.below(options.routers), worker: random.below(options.workers) };
+    const isStreamed = random.unit() * 100 >= options.notStreamedPercent;
+    const router = gateways.router(place, sentMs);
+    router.lookup(prompt);
+    const pod = choose({ router, nowMs: sentMs, session: session.id, random, polled, engines });
+    const uncachedTokens = router.uncachedTokens(pod);
+    const releaseMs = sentMs + router.predictedTtftMs(pod, uncachedTokens, sentMs);
+    const aheadTokens = router.dispatch(pod, uncachedTokens, sentMs);
+    gateways.touch(place, pod, prompt, sentMs);
+    gateways.publish(place, pod);
+
+    let isQueued = true;
+    const release = (): void => {
+      if (!isQueued) return;
+      isQueued = false;
+      router.releasePrefill(pod, uncachedTokens);
+      gateways.publish(place, pod);
+    };
+    // An answer that is not streamed shows no first token; the first tick after its predicted time takes its place.
+    if (!isStreamed) queue.at(Math.ceil(releaseMs / TICK_MS) * TICK_MS, release);
+    const words: string[] = [];
+    const sequence = new Sequence(blocks, request.outputTokens, {
+      token: (_, word, nowMs) => {
+        if (session.readsAnswers) words.push(word);
+        if (sequence.outputTokens !== 1 || !isStreamed) return;
+        release();
+        router.observeTtft(pod, nowMs - sentMs, aheadTokens);
+      },
+      finished: (done, nowMs) => {
+        router.end(pod, uncachedTokens, isQueued);
+        isQueued = false;
+        router.learn(prompt.bytes, done.promptTokens, done.outputTokens);
+        gateways.publish(place, pod);
+        records.push(recordOf(session, request, done, pod, sentMs, nowMs));
+        advance(session, words.join(''), nowMs);
+      },
+    });
+    world.add(pod, sequence, sentMs);
+  };
+
+  const sessions = source.sessions();
+  open = sessions.length;
+  for (const session of sessions) queue.at(session.startMs, (nowMs) => advance(session, '', nowMs));
+  const isOver = (): boolean => open === 0;
+  gateways.start(queue, engines, isOver);
+  if (polls(options.policy)) {
+    const poll = (nowMs: number): void => {
+      if (isOver()) return;
+      for (const [pod, { waiting, cache }] of engines.entries()) polled[pod] = { waiting, kvUsage: cache.usedShare };
+      queue.at(nowMs + POLL_INTERVAL_MS, poll);
+    };
+    queue.at(0, poll);
+  }
+  while (queue.run());
+
+  const measured = records.filter((record) => record.measured);
+  const sum = (of: (record: RequestRecord) => number | null): number =>
+    measured.reduce((total, record) => total + (of(record) ?? 0), 0);
+  return {
+    replicas,
+    engine,
+    summary: summarise(records, replicas),
+    promptTokens: sum((record) => record.promptTokens),
+    cachedTokens: sum((record) => record.cachedTokens),
+    refused,
+    violations: gateways.routers.reduce((total, router) => total + router.violations, 0),
+  };
+}
+
+function recordOf(
+  session: ReplaySession,
+  request: ReplayRequest,
+  done: Sequence,
+  pod: number,
+  sentMs: number,
+  nowMs: number,
+): RequestRecord {
+  return {
+    session: session.id,
+    measured: request.measured,
+    sentMs,
+    ttftMs: done.firstTokenMs - sentMs,
+    tpotMs: done.outputTokens > 1 ? (nowMs - done.firstTokenMs) / (done.outputTokens - 1) : null,
+    e2eMs: nowMs - sentMs,
+    promptTokens: done.promptTokens,
+    cachedTokens: done.cachedTokens,
+    outputTokens: done.outputTokens,
+    pod: `replica-${pod}`,
+    status: 200,
+    failed: false,
+    hung: false,
+    error: null,
+  };
+}
