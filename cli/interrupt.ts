@@ -7,12 +7,20 @@ export interface Interrupt {
   stop(): void;
 }
 
+/** One Ctrl-C can arrive several times: from the terminal, from npm, from the script above. Those are not a second one. */
+const repeatMs = 1_000;
+
 const signalNames = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 export function watchInterrupt(): Interrupt {
   const controller = new AbortController();
+  let firstMs = 0;
   const onSignal = (name: NodeJS.Signals) => {
-    if (controller.signal.aborted) process.exit(1);
+    if (controller.signal.aborted) {
+      if (performance.now() - firstMs > repeatMs) process.exit(1);
+      return;
+    }
+    firstMs = performance.now();
     controller.abort(new Interrupted(name));
   };
   for (const name of signalNames) process.on(name, onSignal);

@@ -89,6 +89,9 @@ describe('up', () => {
     const answer = (await response.json()) as { usage: { completion_tokens: number } };
     expect(response.status).toBe(200);
     expect(answer.usage.completion_tokens).toBeGreaterThan(0);
+    // As it comes through npm: more than once.
+    run.child.kill('SIGINT');
+    await new Promise((wake) => setTimeout(wake, 20));
     run.child.kill('SIGINT');
     const { code, stdout } = await run.ended;
     expect(code).toBe(0);
