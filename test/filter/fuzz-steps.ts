@@ -269,6 +269,7 @@ const step = fc.oneof(
     }),
   },
   { weight: 1, arbitrary: fc.record({ do: fc.constant('wipe' as const) }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant('deaf' as const), isDeaf: fc.boolean() }) },
 );
 export type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
 

@@ -2,6 +2,7 @@
 // callbacks, answers of the control plane, settings, restarts and foreign writes come as a random run of steps says.
 
 import type { Frame, Frames } from '../../control-plane/engine/frames.ts';
+import { Status } from '../host/abi.ts';
 import { ConfigurationRefused, WasmHost } from '../host/host.ts';
 import type { PendingCall, Root, Stream, Vm } from '../host/host.ts';
 import { mappedAddress, SECRET } from './control-plane.ts';
@@ -25,6 +26,8 @@ export class World {
   readonly #ended: { vm: Vm; stream: Stream }[] = [];
   readonly #vmOf = new Map<Stream, Vm>();
   #generation = 0;
+  /** Shared data is neither read nor written, as if the host failed. */
+  #isDeaf = false;
   /** Load in the newest report of each pool. */
   readonly #load = new Map<bigint, Frame['load']>();
   #sequence = 1n;
@@ -34,6 +37,10 @@ export class World {
   constructor(module: WebAssembly.Module, frames: Frames, isSettled: boolean) {
     this.#frames = frames;
     this.host = new WasmHost(module, { drainMs: 500, logLevel: 'error' });
+    const { shared } = this.host;
+    const [get, set] = [shared.get.bind(shared), shared.set.bind(shared)];
+    shared.get = (key) => (this.#isDeaf ? undefined : get(key));
+    shared.set = (...args) => (this.#isDeaf ? Status.internalFailure : set(...args));
     for (const name of vmNames) this.#start(name);
     for (let i = 0; isSettled && i < 4; i++) {
       this.host.advance(20);
@@ -133,6 +140,9 @@ export class World {
         this.host.shared.set(key, this.#spoil(value, one.spoil));
         return;
       }
+      case 'deaf':
+        this.#isDeaf = one.isDeaf;
+        return;
       case 'wipe':
         return this.host.shared.clear();
     }
@@ -140,6 +150,7 @@ export class World {
 
   /** Everything that was opened ends, and a sound control plane answers for a while. */
   rest(): void {
+    this.#isDeaf = false;
     for (const stream of this.#streams) this.#finish(stream);
     for (const plugin of plugins) {
       for (const name of vmNames) this.#configureVm(name, plugin, '{"pool":"POOL","sync":{"cluster":"warmpath"}}');
