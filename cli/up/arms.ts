@@ -56,6 +56,7 @@ async function driveArm(
     signal: AbortSignal.any([signal, ...enough]),
     onProgress: ({ done, inFlight, failed }) => progress.update(arm.name, { done, inFlight, failed }),
   });
+  signal.throwIfAborted();
   for (const line of remarks(lagMs.p99, await arm.lateMs(), records))
     progress.say(`${plan.workload}, ${arm.name}: ${line}`);
   return armResult(arm.name, summary);
