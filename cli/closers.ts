@@ -1,7 +1,8 @@
 // Whatever a command opens it closes again, in reverse order, on every way out. One failing or hanging close does not keep the others from
 // happening.
 
-const closeMsMax = 5_000;
+/** Longer than Envoy is given before it is killed. */
+const closeMsMax = 8_000;
 
 export class Closers {
   readonly #open: { name: string; close: () => unknown }[] = [];
