@@ -61,7 +61,9 @@ export function poolCluster(pool: PoolOptions): object {
         },
       ],
     },
-    // A pod that cannot be reached is left alone for a while. What it answers, a 503 of a full queue too, says that it is there.
+    // For balancing without the filter's knowledge, which needs none of this: what the filter picks is taken whatever is ejected. A pod
+    // that cannot be reached is left alone for a while, and so is one that answers nearly everything by an error: failing at once
+    // makes it look idle, and least request would send it most. A 503 now and then of a full queue says only that it is busy.
     outlier_detection: {
       interval: '1s',
       base_ejection_time: '5s',
@@ -73,6 +75,11 @@ export function poolCluster(pool: PoolOptions): object {
       enforcing_consecutive_5xx: 0,
       enforcing_consecutive_gateway_failure: 0,
       enforcing_success_rate: 0,
+      failure_percentage_threshold: 95,
+      failure_percentage_minimum_hosts: 2,
+      failure_percentage_request_volume: 10,
+      enforcing_failure_percentage: 100,
+      enforcing_failure_percentage_local_origin: 0,
     },
   };
 }

@@ -1,9 +1,9 @@
 // What the outages bench runs in processes of its own, so that it can really be killed, stopped and started again: simulated replicas or a
 // control plane. It obeys its parent's messages, and ends with it.
 
-import { startControlPlane, type ControlPlaneOptions } from '../../control-plane/server.ts';
+import type { ControlPlaneOptions } from '../../control-plane/config.ts';
 import type { Fault, MetricsFault } from '../../sim/faults.ts';
-import { startReplica, type Replica, type ReplicaOptions } from '../../sim/server.ts';
+import type { Replica, ReplicaOptions } from '../../sim/server.ts';
 
 export type Command =
   | { kind: 'replicas'; replicas: ReplicaOptions[] }
@@ -18,9 +18,14 @@ export type Started = { ports: number[] } | { error: string };
 const replicas: Replica[] = [];
 const portOf = (url: string): number => Number(new URL(url).port);
 
+/** Each process loads what it runs only. */
 async function start(command: Command): Promise<number[]> {
-  if (command.kind === 'control-plane') return [(await startControlPlane(command.options)).port];
+  if (command.kind === 'control-plane') {
+    const { startControlPlane } = await import('../../control-plane/server.ts');
+    return [(await startControlPlane(command.options)).port];
+  }
   if (command.kind !== 'replicas') throw new Error(`nothing is started by ${command.kind}`);
+  const { startReplica } = await import('../../sim/server.ts');
   for (const options of command.replicas) replicas.push(await startReplica(options));
   return replicas.map(({ url }) => portOf(url));
 }

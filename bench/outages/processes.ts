@@ -3,7 +3,7 @@
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import type { ControlPlaneOptions } from '../../control-plane/server.ts';
+import type { ControlPlaneOptions } from '../../control-plane/config.ts';
 import type { MetricsFault } from '../../sim/faults.ts';
 import type { ReplicaOptions } from '../../sim/server.ts';
 import type { Command, Started } from './child.ts';

@@ -12,6 +12,9 @@ export interface RunOptions {
   clients: number;
   plain: StageOptions['plain'];
   version?: string;
+  /** How long caches are warmed, and how long it is quiet before the outage. */
+  warmMs?: number;
+  quietMs?: number;
   /** Gets the course of the filter's arm and Envoy's log. */
   onTrace?: (text: string) => void;
 }
@@ -40,8 +43,10 @@ export const conditions = {
   scrapeIntervalMs: 500,
 } as const;
 
-const warmMs = 4000;
-const quietMs = 2000;
+/** Fewer tell nothing. */
+const requestsMin = 50;
+const warmMsDefault = 4000;
+const quietMsDefault = 2000;
 
 export async function runOutage(outage: Outage, options: RunOptions): Promise<Result> {
   const { replicas, engine, kvTokens, workers, tryTimeoutMs, idleTimeoutMs, scrapeIntervalMs, ...load } = conditions;
@@ -58,7 +63,7 @@ export async function runOutage(outage: Outage, options: RunOptions): Promise<Re
     ...(options.version === undefined ? {} : { version: options.version }),
   });
   try {
-    const { seed, clients, seconds } = options;
+    const { seed, clients, seconds, warmMs = warmMsDefault, quietMs = quietMsDefault } = options;
     const loads = armNames.map((arm) => new Load({ ...load, url: stage.url(arm), seed, clients }));
     await sleep(warmMs);
     const beforeMs = performance.now();
@@ -86,7 +91,7 @@ export async function runOutage(outage: Outage, options: RunOptions): Promise<Re
 
 function broken(outage: Outage, { warmpath, plain }: Result['arms'], picks: Picks, log: string): string[] {
   const words: string[] = [];
-  if (warmpath.requests < 100) words.push(`only ${warmpath.requests} requests`);
+  if (warmpath.requests < requestsMin) words.push(`only ${warmpath.requests} requests`);
   if (warmpath.failed > plain.failed) words.push(`${warmpath.failed} failed, ${plain.failed} under plain Envoy`);
   if (warmpath.failed > outage.failedMax) words.push(`${warmpath.failed} failed where Envoy can retry`);
   if (warmpath.hung > 0) words.push(`${warmpath.hung} hung`);
