@@ -2,6 +2,9 @@
 // content until it is needed for something else, and that content is the prefix cache. The order of events follows vLLM: a finished
 // sequence gives its last block back first, so the tail of a prompt is forgotten before its head.
 
+const keyDouble = new Float64Array(1);
+const keyWords = new Uint32Array(keyDouble.buffer);
+
 export class BlockCache {
   readonly blocks: number;
   evictions = 0;
@@ -10,7 +13,10 @@ export class BlockCache {
   readonly #previous: Int32Array;
   readonly #next: Int32Array;
   readonly #keys: Float64Array;
-  readonly #blockOf = new Map<number, number>();
+  // Which block holds a key: open addressing, one more than the block's number in each slot, 0 for none.
+  readonly #slots: Int32Array;
+  readonly #mask: number;
+  #cached = 0;
 
   constructor(blocks: number) {
     if (!Number.isInteger(blocks) || blocks < 1)
@@ -19,6 +25,9 @@ export class BlockCache {
     this.#free = blocks;
     this.#references = new Int32Array(blocks);
     this.#keys = new Float64Array(blocks).fill(-1);
+    const slots = 2 ** Math.ceil(Math.log2(2 * blocks + 1));
+    this.#slots = new Int32Array(slots);
+    this.#mask = slots - 1;
     // The free list is a ring through one extra slot: next of it is the block to reuse first, previous the one freed last.
     this.#previous = new Int32Array(blocks + 1);
     this.#next = new Int32Array(blocks + 1);
@@ -38,7 +47,7 @@ export class BlockCache {
   }
 
   get cachedBlocks(): number {
-    return this.#blockOf.size;
+    return this.#cached;
   }
 
   /** How many of the first `limit` keys are held without a gap, and how many of these no sequence holds now. */
@@ -46,8 +55,8 @@ export class BlockCache {
     let hits = 0;
     let idle = 0;
     while (hits < limit) {
-      const block = this.#blockOf.get(keys[hits]!);
-      if (block === undefined) break;
+      const block = this.#slots[this.#slotOf(keys[hits]!)]! - 1;
+      if (block < 0) break;
       if (this.#references[block] === 0) idle += 1;
       hits += 1;
     }
@@ -56,8 +65,8 @@ export class BlockCache {
 
   /** Takes a held block for one more sequence. The key must have matched. */
   share(key: number): number {
-    const block = this.#blockOf.get(key);
-    if (block === undefined) throw new Error('cache: a key that is not held was shared');
+    const block = this.#slots[this.#slotOf(key)]! - 1;
+    if (block < 0) throw new Error('cache: a key that is not held was shared');
     if (this.#references[block] === 0) this.#unlink(block);
     this.#references[block] = this.#references[block]! + 1;
     return block;
@@ -71,7 +80,7 @@ export class BlockCache {
     this.#references[block] = 1;
     const key = this.#keys[block]!;
     if (key >= 0) {
-      this.#blockOf.delete(key);
+      this.#forget(key);
       this.#keys[block] = -1;
       this.evictions += 1;
     }
@@ -80,9 +89,12 @@ export class BlockCache {
 
   /** Makes a full block's content known under its key. The first block of equal content stays the known one. */
   commit(block: number, key: number): void {
-    if (this.#keys[block]! >= 0 || this.#blockOf.has(key)) return;
+    if (this.#keys[block]! >= 0) return;
+    const slot = this.#slotOf(key);
+    if (this.#slots[slot] !== 0) return;
     this.#keys[block] = key;
-    this.#blockOf.set(key, block);
+    this.#slots[slot] = block + 1;
+    this.#cached += 1;
   }
 
   /** Gives a sequence's blocks back, the last one first. */
@@ -103,8 +115,39 @@ export class BlockCache {
 
   /** Forgets all cached content, as a restart or a reset does. Blocks in use stay in use. */
   clear(): void {
-    this.#blockOf.clear();
+    this.#slots.fill(0);
+    this.#cached = 0;
     this.#keys.fill(-1);
+  }
+
+  #home(key: number): number {
+    keyDouble[0] = key;
+    let hash = Math.imul(keyWords[0]! ^ Math.imul(keyWords[1]!, 0x9e3779b1), 0x85ebca6b);
+    hash ^= hash >>> 15;
+    return hash & this.#mask;
+  }
+
+  /** The slot that holds a key, or the empty one where it would stand: there are more slots than blocks. */
+  #slotOf(key: number): number {
+    let slot = this.#home(key);
+    for (;;) {
+      const block = this.#slots[slot]! - 1;
+      if (block < 0 || this.#keys[block] === key) return slot;
+      slot = (slot + 1) & this.#mask;
+    }
+  }
+
+  /** Takes a key out, and moves those after it up, so that none stands behind an empty slot. */
+  #forget(key: number): void {
+    let empty = this.#slotOf(key);
+    this.#cached -= 1;
+    for (let slot = (empty + 1) & this.#mask; this.#slots[slot] !== 0; slot = (slot + 1) & this.#mask) {
+      const home = this.#home(this.#keys[this.#slots[slot]! - 1]!);
+      if (((slot - home) & this.#mask) < ((slot - empty) & this.#mask)) continue;
+      this.#slots[empty] = this.#slots[slot]!;
+      empty = slot;
+    }
+    this.#slots[empty] = 0;
   }
 
   #unlink(block: number): void {

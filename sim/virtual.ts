@@ -49,50 +49,56 @@ export class EventQueue {
   }
 
   at(timeMs: number, action: (nowMs: number) => void): void {
+    const order = this.#order++;
     let child = this.#times.length;
     this.#times.push(timeMs);
-    this.#orders.push(this.#order++);
+    this.#orders.push(order);
     this.#actions.push(action);
     while (child > 0) {
       const parent = (child - 1) >> 1;
-      if (!this.#before(child, parent)) break;
-      this.#swap(child, parent);
+      if (this.#times[parent]! <= timeMs) break;
+      this.#move(parent, child);
       child = parent;
     }
+    this.#put(child, timeMs, order, action);
   }
 
   /** Does the earliest thing; false when there is none. */
   run(): boolean {
-    const last = this.#times.length - 1;
-    if (last < 0) return false;
-    const timeMs = this.#times[0]!;
-    const action = this.#actions[0]!;
-    this.#swap(0, last);
-    this.#times.pop();
-    this.#orders.pop();
-    this.#actions.pop();
-    let parent = 0;
-    for (;;) {
-      const left = 2 * parent + 1;
-      if (left >= last) break;
-      const child = left + 1 < last && this.#before(left + 1, left) ? left + 1 : left;
-      if (!this.#before(child, parent)) break;
-      this.#swap(child, parent);
-      parent = child;
+    if (this.#times.length === 0) return false;
+    const earliestMs = this.#times[0]!;
+    const earliest = this.#actions[0]!;
+    const timeMs = this.#times.pop()!;
+    const order = this.#orders.pop()!;
+    const action = this.#actions.pop()!;
+    const size = this.#times.length;
+    if (size > 0) {
+      let parent = 0;
+      for (let child = 1; child < size; child = 2 * parent + 1) {
+        if (child + 1 < size && this.#before(child + 1, this.#times[child]!, this.#orders[child]!)) child += 1;
+        if (!this.#before(child, timeMs, order)) break;
+        this.#move(child, parent);
+        parent = child;
+      }
+      this.#put(parent, timeMs, order, action);
     }
-    action(timeMs);
+    earliest(earliestMs);
     return true;
   }
 
-  #before(a: number, b: number): boolean {
-    const difference = this.#times[a]! - this.#times[b]!;
-    return difference < 0 || (difference === 0 && this.#orders[a]! < this.#orders[b]!);
+  #before(at: number, timeMs: number, order: number): boolean {
+    const difference = this.#times[at]! - timeMs;
+    return difference < 0 || (difference === 0 && this.#orders[at]! < order);
   }
 
-  #swap(a: number, b: number): void {
-    [this.#times[a], this.#times[b]] = [this.#times[b]!, this.#times[a]!];
-    [this.#orders[a], this.#orders[b]] = [this.#orders[b]!, this.#orders[a]!];
-    [this.#actions[a], this.#actions[b]] = [this.#actions[b]!, this.#actions[a]!];
+  #move(from: number, to: number): void {
+    this.#put(to, this.#times[from]!, this.#orders[from]!, this.#actions[from]!);
+  }
+
+  #put(at: number, timeMs: number, order: number, action: (nowMs: number) => void): void {
+    this.#times[at] = timeMs;
+    this.#orders[at] = order;
+    this.#actions[at] = action;
   }
 }
 

@@ -33,6 +33,8 @@ export class Router {
   readonly #keys: BigUint64Array;
   readonly #numbers: Uint32Array;
   readonly #slots: number[];
+  readonly #keysAt: number;
+  readonly #numbersAt: number;
   #promptBytes = 0;
   #firstKey = 0n;
 
@@ -47,18 +49,13 @@ export class Router {
     // A block is 256 bytes or more, and a token about 5; twice that leaves room for short blocks.
     const blocks = Math.min(BLOCKS_MAX, Math.ceil((pods * tokens) / 25) + 1024);
     e.tableInit(pods, blocks, BigInt(seed));
-    const keysAt = e.tableKeys() >>> 0;
-    const numbersAt = e.tableNumbers() >>> 0;
-    this.#keysAt = keysAt;
-    this.#numbersAt = numbersAt;
+    this.#keysAt = e.tableKeys() >>> 0;
+    this.#numbersAt = e.tableNumbers() >>> 0;
     // Nothing allocates from here on, so the memory stays where it is.
-    this.#keys = new BigUint64Array(e.memory.buffer, keysAt, CHAIN_BLOCKS_MAX);
-    this.#numbers = new Uint32Array(e.memory.buffer, numbersAt, CHAIN_BLOCKS_MAX);
+    this.#keys = new BigUint64Array(e.memory.buffer, this.#keysAt, CHAIN_BLOCKS_MAX);
+    this.#numbers = new Uint32Array(e.memory.buffer, this.#numbersAt, CHAIN_BLOCKS_MAX);
     this.#slots = Array.from({ length: pods }, (_, pod) => e.podSet(POOL, pod + 1, tokens, 1, POD_READY));
   }
-
-  readonly #keysAt: number;
-  readonly #numbersAt: number;
 
   static async create(seed: number, pods: number, capacityTokens: number): Promise<Router> {
     const { exports } = await loadEngine<TableExports>();
@@ -165,6 +162,9 @@ export class Router {
     this.#e.loadMetrics(this.#slots[pod]!, running, waiting, kvUsage, EPOCH_MS + atMs);
   }
 
+  get left(): number {
+    return this.#slots.reduce((total, slot) => total + this.#e.loadOwnN(slot) + this.#e.loadOwnQ(slot), 0);
+  }
   /** How often a counter would have fallen below zero: never, if each request is counted once. */
   get violations(): number {
     return Number(this.#e.loadViolations());

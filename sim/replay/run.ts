@@ -40,6 +40,8 @@ export interface ReplayResult {
   refused: number;
   /** Load counters that would have fallen below zero; a sign of a mistake in counting. */
   violations: number;
+  /** Requests that some router still counts as in flight at the end. */
+  left: number;
 }
 
 const POLL_INTERVAL_MS = 50;
@@ -160,6 +162,7 @@ export async function replay(
     promptTokens: sum((record) => record.promptTokens),
     cachedTokens: sum((record) => record.cachedTokens),
     refused,
+    left: gateways.routers.reduce((total, router) => total + router.left, 0),
     violations: gateways.routers.reduce((total, router) => total + router.violations, 0),
   };
 }

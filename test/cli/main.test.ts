@@ -18,7 +18,8 @@ describe('help', () => {
   it('lists the commands with examples on standard output and exits with 0', async () => {
     const { code, stdout, stderr } = await warmpath('--help');
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
-    for (const word of ['up', 'keys', 'control-plane', 'Examples', 'Exit codes']) expect(stdout).toContain(word);
+    for (const word of ['up', 'keys', 'replay', 'control-plane', 'Examples', 'Exit codes'])
+      expect(stdout).toContain(word);
   });
 
   it('is shown, with exit code 2, when no command is given', async () => {
@@ -51,6 +52,16 @@ describe('used wrongly: exit code 2, one message that names what is wrong, nothi
       '--upstream uses real ones',
     ],
     ['a model without upstream', ['up', '--model', 'x'], '--model goes with --upstream'],
+    ['a replay of nothing known', ['replay', 'W99'], 'W99 is neither a workload (W1, W2,'],
+    [
+      'a replay by an unknown policy',
+      ['replay', 'W1', '--policies', 'best'],
+      '"best" is not known. Known: prefill-cost',
+    ],
+    ['a rate of W1', ['replay', 'W1', '--rate', '2'], '--rate: W1 has none'],
+    ['a rate of a trace', ['replay', 'package.json', '--rate', '2'], '--rate goes with a named workload'],
+    ['a speed of a workload', ['replay', 'W3', '--speed', '2'], '--speed goes with a trace'],
+    ['a speed that is none', ['replay', 'package.json', '--speed', '0'], 'Expected a number above 0.'],
     ['keys of nothing', ['keys'], "missing required argument 'file'"],
     ['keys of an absent file', ['keys', 'no-such-file'], 'no-such-file cannot be read'],
     ['a control plane without pools', ['control-plane'], '--pool NAME=IP:PORT,... is needed'],
