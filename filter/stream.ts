@@ -6,7 +6,7 @@
 // tables below, reserved when the VM started; what must happen exactly once has a bit in the record's flags.
 import { contextAdd, contextRemove, contextsInit, contextSlot } from './contexts';
 import { chainEnds, chainKeys, chainPrompts, chainReason, chainRun } from './engine/chain';
-import { deltaFeed, deltaFound, DELTA_NONE } from './engine/first-token';
+import { deltaFeed, deltaFound } from './engine/first-token';
 import {
   DIGEST_PAGES_PER_SCAN,
   SCANS_MIN,
@@ -83,6 +83,39 @@ import {
   STATUS_OK,
 } from './proxy-wasm/status';
 import { path, text, textEquals, Text } from './proxy-wasm/text';
+import {
+  aheadTokens,
+  ANSWERED,
+  bodyBytes,
+  COUNTED,
+  DECIDES,
+  deepestKeys,
+  deltas,
+  dispatchedMs,
+  EARLY,
+  EVENTS,
+  FAILED,
+  flags,
+  matchedBytes,
+  NONE,
+  plugins,
+  podIds,
+  pods,
+  PREFILL,
+  promptBytes,
+  reasons,
+  REFUSED,
+  releaseMs,
+  SCANS,
+  scans,
+  SEVERAL,
+  slotClose,
+  slotCount,
+  slotOpen,
+  slotsInit,
+  STREAMED,
+  uncached,
+} from './slots';
 import { steer } from './steer';
 
 const HEADER_METHOD: Text = text(':method');
@@ -100,94 +133,22 @@ const PROPERTY_FLAGS: Text = path(['response', 'flags']);
 /** Envoy's response flags for a failure of the upstream: request timeout, remote reset, connect failure, termination. */
 const UPSTREAM_FAILURES: u64 = (1 << 2) | (1 << 4) | (1 << 5) | (1 << 6);
 
-// What a record still owes or has already done.
-const DECIDES: u32 = 1; // the end of the body will bring a decision
-const SCANS: u32 = 2; // a scanner slot is open
-const COUNTED: u32 = 4; // in flight on its pod
-const PREFILL: u32 = 8; // its uncached tokens are outstanding on its pod
-const STREAMED: u32 = 16; // the client asked for a streamed answer
-const EVENTS: u32 = 32; // the answer is an event stream
-const ANSWERED: u32 = 64; // response headers have come
-const FAILED: u32 = 128; // the answer says that the pod failed
-const REFUSED: u32 = 256; // the answer is an error of the client's
-const EARLY: u32 = 512; // the answer's stream may begin before its first token
-const SEVERAL: u32 = 1024; // more prompts than one
-
-const NONE: i32 = -1;
-
-let flags: StaticArray<u32> = new StaticArray<u32>(0);
-let contexts: StaticArray<u32> = new StaticArray<u32>(0);
-let plugins: StaticArray<u8> = new StaticArray<u8>(0);
-let scans: StaticArray<i32> = new StaticArray<i32>(0);
-let reasons: StaticArray<u32> = new StaticArray<u32>(0);
-let deltas: StaticArray<u8> = new StaticArray<u8>(0);
-let bodyBytes: StaticArray<u32> = new StaticArray<u32>(0);
-let pods: StaticArray<i32> = new StaticArray<i32>(0);
-let podIds: StaticArray<u32> = new StaticArray<u32>(0);
-let uncached: StaticArray<u32> = new StaticArray<u32>(0);
-let promptBytes: StaticArray<u32> = new StaticArray<u32>(0);
-let matchedBytes: StaticArray<u32> = new StaticArray<u32>(0);
-let deepestKeys: StaticArray<u64> = new StaticArray<u64>(0);
-let dispatchedMs: StaticArray<f64> = new StaticArray<f64>(0);
-let aheadTokens: StaticArray<f64> = new StaticArray<f64>(0);
-let releaseMs: StaticArray<f64> = new StaticArray<f64>(0);
-/** Free slots form a list through this array; `freeSlot` is its head. */
-let nextFree: StaticArray<i32> = new StaticArray<i32>(0);
-let freeSlot: i32 = NONE;
-let count: u32 = 0;
-
-/** Reserves the records of `streams` requests at a time. */
+/** Reserves what `streams` requests at a time need. */
 export function streamsInit(streams: u32): void {
-  count = streams;
   contextsInit(streams);
   const readers = max(streams / STREAMS_PER_SCAN, SCANS_MIN);
   scanInit(readers, readers * DIGEST_PAGES_PER_SCAN);
   usageInit(streams);
-  flags = new StaticArray<u32>(streams);
-  contexts = new StaticArray<u32>(streams);
-  plugins = new StaticArray<u8>(streams);
-  scans = new StaticArray<i32>(streams);
-  reasons = new StaticArray<u32>(streams);
-  deltas = new StaticArray<u8>(streams);
-  bodyBytes = new StaticArray<u32>(streams);
-  pods = new StaticArray<i32>(streams);
-  podIds = new StaticArray<u32>(streams);
-  uncached = new StaticArray<u32>(streams);
-  promptBytes = new StaticArray<u32>(streams);
-  matchedBytes = new StaticArray<u32>(streams);
-  deepestKeys = new StaticArray<u64>(streams);
-  dispatchedMs = new StaticArray<f64>(streams);
-  aheadTokens = new StaticArray<f64>(streams);
-  releaseMs = new StaticArray<f64>(streams);
-  nextFree = new StaticArray<i32>(streams);
-  for (let slot: u32 = 0; slot < streams; slot++) nextFree[slot] = slot + 1 < streams ? <i32>(slot + 1) : NONE;
-  freeSlot = streams > 0 ? 0 : NONE;
+  slotsInit(streams);
 }
 
 /** A request began. When there is no record left it passes uncounted by load, but counted by reason. */
 export function streamCreate(context: u32, root: u32): void {
   const plugin = pluginOfRoot(root);
   if (plugin === null) return;
-  const slot = freeSlot;
-  if (slot == NONE) {
-    plugin.counters.countFallback(REASON_STREAMS_FULL);
-    return;
-  }
-  freeSlot = nextFree[slot];
-  contextAdd(context, slot);
-  flags[slot] = 0;
-  contexts[slot] = context;
-  plugins[slot] = <u8>plugin.pool;
-  scans[slot] = NONE;
-  reasons[slot] = REASON_NONE;
-  deltas[slot] = <u8>DELTA_NONE;
-  bodyBytes[slot] = 0;
-  pods[slot] = NONE;
-  podIds[slot] = 0;
-  uncached[slot] = 0;
-  promptBytes[slot] = 0;
-  matchedBytes[slot] = 0;
-  deepestKeys[slot] = 0;
+  const slot = slotOpen(plugin.pool);
+  if (slot == NONE) plugin.counters.countFallback(REASON_STREAMS_FULL);
+  else contextAdd(context, slot);
 }
 
 /** Path, method and encoding must be read now: after this callback the headers are out of reach. */
@@ -409,11 +370,25 @@ export function streamEnd(context: u32): void {
   if (!(flags[slot] & COUNTED)) return;
   const plugin = pluginAt(plugins[slot]);
   const pod = pods[slot];
-  if (podId(pod) == podIds[slot]) judge(slot, pod);
+  const now = nowMs();
+  if (podId(pod) == podIds[slot]) {
+    judge(slot, pod);
+    renew(slot, plugin, now);
+  }
   settle(slot);
   learn(slot, plugin);
   plugin.exchange.markDirty();
-  plugin.exchange.publishHead(nowMs());
+  plugin.exchange.publishHead(now);
+}
+
+/**
+ * An engine keeps the blocks of a request while it runs, and puts them at the newest end of its own LRU when it ends. So does the table: what
+ * has just ended will be there longest (docs/decisions/0005).
+ */
+function renew(slot: i32, plugin: Plugin, now: f64): void {
+  if (deepestKeys[slot] == 0 || (flags[slot] & (ANSWERED | FAILED | REFUSED)) != ANSWERED) return;
+  residencyTouchChain(pods[slot], now, deepestKeys[slot]);
+  plugin.exchange.publishChain(pods[slot], now, deepestKeys[slot]);
 }
 
 function judge(slot: i32, pod: i32): void {
@@ -458,9 +433,7 @@ export function streamDelete(context: u32): void {
   if (slot < 0) return;
   streamEnd(context);
   contextRemove(context);
-  contexts[slot] = 0;
-  nextFree[slot] = freeSlot;
-  freeSlot = slot;
+  slotClose(slot);
 }
 
 function closeScan(slot: i32): void {
@@ -473,7 +446,7 @@ function closeScan(slot: i32): void {
  * and holding it to the end would make busy pods look busier than they are (POLICY: 1.45 against 1.05). Late streams are looked into.
  */
 export function streamsTick(now: f64): void {
-  for (let slot: u32 = 0; slot < count; slot++) {
+  for (let slot: u32 = 0; slot < slotCount; slot++) {
     const bits = flags[slot];
     const isStreamed = (bits & STREAMED) != 0;
     if (!(bits & PREFILL)) continue;
