@@ -5,8 +5,7 @@
 
 import { parseArgs } from 'node:util';
 import { outages } from './outages/cases.ts';
-import { conditions, runOutage, type Result, type RunOptions } from './outages/run.ts';
-import { documentOf, tableOf } from './outages/table.ts';
+import type { Result, RunOptions } from './outages/run.ts';
 
 const usage = `node bench/outages.ts [OPTIONS]
   --only NAME,...   these outages only; part of a name is enough
@@ -66,6 +65,7 @@ async function main(): Promise<number> {
     ...(values.envoy === undefined ? {} : { version: values.envoy }),
   };
   const runs = whole('runs', values.runs, 1);
+  const { conditions, runOutage } = await import('./outages/run.ts');
   const results: Result[][] = [];
   for (const outage of outages.filter(({ name }) => wanted.some((part) => name.includes(part)))) {
     const several: Result[] = [];
@@ -77,6 +77,7 @@ async function main(): Promise<number> {
     }
     results.push(several);
   }
+  const { documentOf, tableOf } = await import('./outages/table.ts');
   const document = documentOf(results, { ...conditions, ...options });
   process.stdout.write(values.json ? `${JSON.stringify(document, null, 2)}\n` : tableOf(document));
   return document.broken.length === 0 ? 0 : 1;
