@@ -126,6 +126,8 @@ export async function replay(
         router.observeTtft(pod, nowMs - sentMs, aheadTokens);
       },
       finished: (done, nowMs) => {
+        // As the filter does: what has just ended is the newest (docs/decisions/0005).
+        gateways.touch(place, pod, prompt, nowMs);
         router.end(pod, uncachedTokens, isQueued);
         isQueued = false;
         router.learn(prompt.bytes, done.promptTokens, done.outputTokens);
