@@ -137,7 +137,7 @@ export class Exchange {
     }
   }
 
-  /** Once in a VM's life: its table is empty, and what the others hold must come from the control plane. */
+  /** Once after the VM or the plugin came: its table is empty, and what the others hold must come from the control plane. */
   private askForTable(nowMs: f64): void {
     if (this.hasAsked) return;
     this.hasAsked = true;
@@ -151,6 +151,7 @@ export class Exchange {
     if (this.own >= 0) this.claim.release(this.keys.of(KEY_CLAIM, this.own), this.nonce);
     for (let i = 0; i < SEGMENTS_MAX; i++) this.forget(i);
     this.own = -1;
+    this.hasAsked = false;
   }
 
   /** The clock was set back: what was due at a time is due now, and a sibling is dead a whole lease from now. */

@@ -38,7 +38,7 @@ import {
   SECTION_POOL,
   SECTION_TOUCHES,
 } from './engine/frame';
-import { REPORT_BYTES, SEGMENTS_MAX, TABLE_RING } from './engine/limits';
+import { FRAME_BYTES_MAX, REPORT_BYTES, SEGMENTS_MAX, TABLE_RING } from './engine/limits';
 import {
   loadForeignN,
   loadForeignQ,
@@ -138,7 +138,10 @@ export class Leader {
       textFree(this.headers);
       this.cluster = 0;
     }
-    if (config.syncCluster.length == 0) return;
+    if (config.syncCluster.length == 0) {
+      this.leave();
+      return;
+    }
     this.cluster = textOf(config.syncCluster.ptr, config.syncCluster.length);
     const flat = [':method', 'POST', ':path', SYNC_PATH, ':authority', config.syncAuthority.toString()];
     flat.push('content-type');
@@ -185,10 +188,22 @@ export class Leader {
     this.outcomesMs = 0;
   }
 
-  /** Gives the lease up when the plugin is removed. */
+  /** Gives the lease up: the plugin is removed, or no longer told where the control plane is. */
   leave(): void {
     this.claim.release(this.keys.of(KEY_LEADER, 0), this.nonce);
     this.exchange.collects = false;
+    this.beginPool(0);
+  }
+
+  /** Another pool, or the same one with an empty table: nothing of it is known yet, and what waits to be told is not about it. */
+  private beginPool(poolHash: u64): void {
+    this.poolHash = poolHash;
+    this.epoch = 0;
+    this.sequence = 0;
+    this.wantsSnapshot = true;
+    this.tablePod = u32.MAX_VALUE;
+    this.hasCall = false;
+    this.exchange.outbox.clear();
   }
 
   private keepLease(nowMs: f64): void {
@@ -200,6 +215,7 @@ export class Leader {
       this.hasCall = false;
       this.failures = 0;
       this.nextMs = nowMs;
+      this.tableWritten = this.tableNumber();
       this.outcomes.begin();
     }
     if (had && !has) this.exchange.outbox.clear();
@@ -207,7 +223,7 @@ export class Leader {
   }
 
   private report(nowMs: f64, config: Config, settings: Settings, gateway: Bytes): void {
-    this.poolHash = settings.poolHash;
+    if (this.poolHash != settings.poolHash) this.beginPool(settings.poolHash);
     if (this.hasCall && nowMs - this.calledMs > CALL_LOST_MS) this.failed(nowMs);
     if (this.hasCall || nowMs < this.nextMs) return;
     const isTable = this.tablePod < podSlots();
@@ -309,8 +325,7 @@ export class Leader {
       this.failed(nowMs);
       return true;
     }
-    const isRead = bufferBytes(BUFFER_CALL_BODY, 0, <usize>resultNumber) == STATUS_OK;
-    const error = isRead ? this.take(resultPtr, <u32>resultBytes) : FRAME_ERROR_LENGTH;
+    const error = this.take(<u32>resultNumber);
     if (error != FRAME_OK) {
       this.counters.countSyncRejected(error);
       this.backOff(nowMs);
@@ -321,16 +336,20 @@ export class Leader {
     return true;
   }
 
-  /** Takes in a body of one or more frames, up to the first that is not sound; returns what is wrong with it. */
-  private take(ptr: usize, length: u32): u32 {
+  /**
+   * Takes in an answer of one or more frames, up to the first that is not sound; returns what is wrong with it. Each frame is fetched
+   * by itself: a snapshot has many, and the host hands over no more at once than one of them may be long.
+   */
+  private take(length: u32): u32 {
     let at: u32 = 0;
     let frames: u32 = 0;
     while (at < length) {
-      const error = frameCheck(ptr + at, length - at);
+      const status = bufferBytes(BUFFER_CALL_BODY, at, min(length - at, FRAME_BYTES_MAX));
+      const error = status == STATUS_OK ? frameCheck(resultPtr, <u32>resultBytes) : FRAME_ERROR_LENGTH;
       if (error != FRAME_OK) return error;
       const bytes = frameBytes();
       if (framePool() == this.poolHash) {
-        this.publish(ptr + at, bytes);
+        this.publish(resultPtr, bytes);
         frames++;
       }
       at += bytes;
@@ -362,6 +381,12 @@ export class Leader {
     }
     if (frameHas(SECTION_METRICS)) this.put(KEY_METRICS, 0, frame, bytes);
     if (frameHas(SECTION_POOL)) this.put(KEY_POOL, 0, frame, bytes);
+  }
+
+  /** The number of the next frame of touches. It goes on from leader to leader, since VMs read on from where they are. */
+  private tableNumber(): u64 {
+    const key = this.keys.of(KEY_TABLE_NEXT, 0);
+    return sharedData(key.ptr, key.length) == STATUS_OK && resultBytes == 8 ? load<u64>(resultPtr) : 0;
   }
 
   private put(kind: u8, index: u32, ptr: usize, bytes: u32): void {

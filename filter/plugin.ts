@@ -195,6 +195,15 @@ export function pluginConfigure(root: u32, bytes: u32): bool {
     say(LOG_ERROR, configError());
     return false;
   }
+  if (!pluginIsRoot(root)) {
+    say(
+      LOG_ERROR,
+      'pluginConfig: more than ' +
+        ROOTS_MAX.toString() +
+        ' configurations are in use, old ones until their listeners have drained; wait for that, and change it less often',
+    );
+    return false;
+  }
   startOnce(config);
   const pool = poolFor(config);
   if (pool < 0) {
