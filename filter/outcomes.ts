@@ -77,8 +77,9 @@ export class Outcomes {
     this.add(pod, RESETS, 1);
   }
 
+  /** A clock that was set back meanwhile makes it negative, which the wire does not carry. */
   addTtft(pod: u32, ttftMs: f64): void {
-    this.add(pod, TTFT_MS, ttftMs);
+    this.add(pod, TTFT_MS, max(ttftMs, <f64>0));
   }
 
   /** Writes own totals for the leader to read, every so often. `segment` is this VM's; -1: it has none. */

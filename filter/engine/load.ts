@@ -168,7 +168,7 @@ export function loadDispatch(pod: u32, u: u32, nowMs: f64): f64 {
   poolObserveUncached(podPool(pod), u);
   const failures = load<u32>(at(pod) + FAILURES);
   // The first request after a cool-down is the trial; until it succeeds no other follows.
-  if (failures > 0 && nowMs >= load<f64>(at(pod) + COOL_UNTIL)) {
+  if (failures > 0 && !inCoolDown(pod, nowMs)) {
     store<u32>(at(pod) + TRIAL, 1);
     store<u32>(at(pod) + SILENT, 0);
     store<f64>(at(pod) + COOL_UNTIL, nowMs + coolMs(failures));
@@ -338,7 +338,10 @@ function notePeak(pod: u32): void {
  * and a tenth, are traffic that went around Warmpath: they count as in flight, and those of them that wait as prefill.
  */
 export function loadMetrics(pod: u32, running: f64, waiting: f64, kvUsage: f64, atMs: f64): void {
-  if (pod >= podsKept || !(atMs > load<f64>(at(pod) + METRICS_AT))) return;
+  if (pod >= podsKept) return;
+  // What is older by more than counts was read before the clock was set back.
+  const newerMs = atMs - load<f64>(at(pod) + METRICS_AT);
+  if (!(newerMs > 0 || newerMs < -METRICS_FRESH_MS)) return;
   store<f64>(at(pod) + METRICS_AT, atMs);
   store<f64>(at(pod) + KV_USAGE, kvUsage >= 0 && kvUsage < Infinity ? min(kvUsage, <f64>1) : -1);
   const most = max(load<f64>(at(pod) + PEAK), load<f64>(at(pod) + PEAK_BEFORE));
@@ -350,7 +353,7 @@ export function loadMetrics(pod: u32, running: f64, waiting: f64, kvUsage: f64, 
   store<f64>(at(pod) + PEAK, known(pod));
 }
 function fresh(pod: u32, nowMs: f64): bool {
-  return nowMs - load<f64>(at(pod) + METRICS_AT) < METRICS_FRESH_MS;
+  return Math.abs(nowMs - load<f64>(at(pod) + METRICS_AT)) < METRICS_FRESH_MS;
 }
 
 // All together, as the policies see it.
@@ -380,6 +383,11 @@ export function podKvUsage(pod: u32, nowMs: f64): f64 {
 function coolMs(failures: u32): f64 {
   return failures > 16 ? COOL_MS_MAX : min(COOL_MS_MAX, COOL_MS_MIN * <f64>((<u32>1) << (failures - 1)));
 }
+/** Whether a cool-down lasts. One that ends later than any could was begun before the clock was set back. */
+function inCoolDown(pod: u32, nowMs: f64): bool {
+  const leftMs = load<f64>(at(pod) + COOL_UNTIL) - nowMs;
+  return leftMs > 0 && leftMs <= 2 * COOL_MS_MAX;
+}
 /**
  * A request to a pod failed, maybe by the pod's fault. A few in a row tell: then it gets no more for 1 s, then one on trial, and
  * twice as long after each failed trial. What fails during the cool-down was sent before it and does not make it longer.
@@ -398,7 +406,7 @@ export function loadFailure(pod: u32, nowMs: f64): void {
 }
 function cool(pod: u32, nowMs: f64): void {
   const failures = load<u32>(at(pod) + FAILURES);
-  if (failures > 0 && load<u32>(at(pod) + TRIAL) == 0 && nowMs < load<f64>(at(pod) + COOL_UNTIL)) return;
+  if (failures > 0 && load<u32>(at(pod) + TRIAL) == 0 && inCoolDown(pod, nowMs)) return;
   store<f64>(at(pod) + FAILED_AT, nowMs);
   store<u32>(at(pod) + STRIKES, 0);
   store<u32>(at(pod) + FAILURES, min(failures + 1, <u32>32));
@@ -452,7 +460,7 @@ function othersLive(pod: u32, sinceMs: f64): bool {
 /** Whether a pod is to be left alone now. */
 export function podCooling(pod: u32, nowMs: f64): bool {
   if (pod >= podsKept || load<u32>(at(pod) + FAILURES) == 0) return false;
-  if (nowMs < load<f64>(at(pod) + COOL_UNTIL)) return true;
+  if (inCoolDown(pod, nowMs)) return true;
   return load<u32>(at(pod) + SILENT) != 0 && get(pod, N) > 0;
 }
 /** Whether a slot can be given to another pod without its old requests being counted there. */

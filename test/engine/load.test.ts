@@ -21,6 +21,7 @@ function onePod(): Table {
   expect(table.setPod({ pool: 0, podId: 9 })).toBe(0);
   return table;
 }
+
 /** A table whose every pod is failing or not there, but this one. */
 const pickedFirst = (table: Table, nowMs: number): number | undefined => table.pick(0, 1, 100, 0n, nowMs)[0]?.pod;
 
@@ -130,6 +131,16 @@ describe('metrics', () => {
     expect(table.load(0, NOW + 1).inFlight).toBe(0);
     expect(e.podKvUsage(0, NOW + 1)).toBe(-1);
   });
+
+  test('say nothing, and are replaced, when the clock was set back', () => {
+    const table = onePod();
+    const before = NOW + 3_600_000;
+    table.metrics(0, before, { running: 5, waiting: 0 });
+    expect(table.load(0, before).inFlight).toBe(4);
+    expect(table.load(0, NOW).inFlight).toBe(0);
+    table.metrics(0, NOW, { running: 9, waiting: 0 });
+    expect(table.load(0, NOW).inFlight).toBe(8);
+  });
 });
 
 describe('slowness', () => {
@@ -222,6 +233,16 @@ describe('a pod that fails', () => {
     }
     for (let i = 0; i < 3; i++) table.failure(0, NOW + 100);
     expect(table.load(0, NOW + 101).cooling).toBe(true);
+  });
+
+  test('is not left alone for hours when the clock was set back', () => {
+    const table = twoPods();
+    const before = NOW + 3_600_000;
+    for (let i = 0; i < 3; i++) table.failure(0, before);
+    expect(table.load(0, before + 1).cooling).toBe(true);
+    expect(table.load(0, NOW).cooling).toBe(false);
+    table.dispatch(0, 10, NOW);
+    expect(table.load(0, NOW + 1).cooling).toBe(true);
   });
 });
 
