@@ -4,7 +4,7 @@ import { isIPv4, isIPv6 } from 'node:net';
 import { invalid } from './errors.ts';
 
 export interface Address {
-  /** ip:port with IPv6 in brackets and in its shortest form: the key of an endpoint. */
+  /** ip:port with IPv6 in brackets and in its shortest form: the key of an endpoint. A mapped IPv4 is written as IPv4. */
   text: string;
   bytes: Uint8Array;
   port: number;
@@ -47,7 +47,11 @@ export function parseAddress(value: unknown, key: string): Address {
   if (parts === null || port < 1 || port > 65535) throw invalid(key, value, EXPECTED);
   if (parts[1] === undefined && isIPv4(host)) return { text: `${host}:${port}`, bytes: mapped(host), port };
   if (parts[1] !== undefined && isIPv6(host) && !host.includes('%')) {
-    return { text: `${new URL(`http://[${host}]`).hostname}:${port}`, bytes: fromIPv6(host), port };
+    const bytes = fromIPv6(host);
+    // The wire knows no difference between the two spellings of an IPv4 address, so here there is none either.
+    const isMapped = bytes.subarray(0, 10).every((byte) => byte === 0) && bytes[10] === 0xff && bytes[11] === 0xff;
+    const text = isMapped ? bytes.subarray(12).join('.') : new URL(`http://[${host}]`).hostname;
+    return { text: `${text}:${port}`, bytes, port };
   }
   throw invalid(key, value, EXPECTED);
 }

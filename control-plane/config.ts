@@ -96,6 +96,20 @@ const integer =
     throw invalid(key, value, `an integer from ${min} to ${max}`);
   };
 
+/** What the gateways' engine takes for a block: anything else would silently be the default there. */
+const blockBytes: Reader<number> = (value, key) => {
+  const { keyBlockBytesMin: min, keyBlockBytesMax: max } = LIMITS;
+  if (
+    Number.isInteger(value) &&
+    (value as number) % min === 0 &&
+    (value as number) >= min &&
+    (value as number) <= max
+  ) {
+    return value as number;
+  }
+  throw invalid(key, value, `a multiple of ${min} from ${min} to ${max}`);
+};
+
 const real =
   (min: number, max: number): Reader<number> =>
   (value, key) => {
@@ -139,6 +153,8 @@ function optional<T, D>(values: Values, name: string, key: string, read: Reader<
 const interval = integer(1, 60_000);
 const scrapeInterval = integer(10, 600_000);
 const capacity = integer(0, 0xffff_ffff);
+/** Not 0: a pod that is to get nothing is drained. */
+const podWeight = real(0.001, 1000);
 
 function readEndpoint(value: unknown, key: string): EndpointConfig {
   if (typeof value === 'string') {
@@ -147,7 +163,7 @@ function readEndpoint(value: unknown, key: string): EndpointConfig {
   const values = object(value, key, ['endpoint', 'weight', 'drain', 'capacityTokens']);
   return {
     address: parseAddress(values['endpoint'], `${key}.endpoint`),
-    weight: optional(values, 'weight', key, real(0, 1000), 1),
+    weight: optional(values, 'weight', key, podWeight, 1),
     drain: optional(values, 'drain', key, boolean, false),
     capacityTokens: optional(values, 'capacityTokens', key, capacity, 0),
   };
@@ -208,7 +224,7 @@ function readPool(value: unknown, key: string, syncIntervalMs: number, scrapeInt
     mode: get('mode', oneOf(POOL_MODES), 'active'),
     policy: get('policy', oneOf(POLICIES), 'prefill-cost'),
     toolsPosition: get('toolsPosition', oneOf(TOOLS_POSITIONS), 'auto'),
-    blockBytes: get('blockBytes', integer(16, 65_536), 256),
+    blockBytes: get('blockBytes', blockBytes, 256),
     windowBytes: get('windowBytes', integer(0, 0xffff_ffff), 0),
     bytesPerToken: get('bytesPerToken', real(0, 64), 0),
     capacityTokens: get('capacityTokens', capacity, 0),

@@ -29,6 +29,9 @@ export const LIMITS = {
   /** After so many intervals without a good scrape the metrics of a pod are called stale. */
   scrapeStaleIntervals: 3,
   endpointsFileBytes: 1 << 20,
+  /** Bytes of a prompt's first blocks: this many at least and at most, and a multiple of the least. */
+  keyBlockBytesMin: 64,
+  keyBlockBytesMax: 4096,
   /** Blocks that all pods of one pool's table hold together. */
   tableNodes: 500_000,
   /** Pods that a table has room for, unless the pool begins with more than half as many. */

@@ -4,7 +4,7 @@ import type { Clock } from './clock.ts';
 import { systemClock } from './clock.ts';
 import { readConfig } from './config.ts';
 import type { ControlPlaneConfig, ControlPlaneOptions, PoolConfig } from './config.ts';
-import { EndpointsFile } from './endpoints-file.ts';
+import { EndpointsFile, readEndpointsFile } from './endpoints-file.ts';
 import { Frames, POLICIES } from './engine/frames.ts';
 import type { FrameExports } from './engine/frame-exports.ts';
 import type { PolicyName } from './engine/frames.ts';
@@ -56,7 +56,8 @@ async function buildPools(
   const gate = new Gate(LIMITS.scrapeConcurrency);
   return Promise.all(
     config.pools.map(async (pool) => {
-      const pods = Math.min(Math.max(LIMITS.tablePodsMin, (pool.endpoints?.length ?? 0) * 2), LIMITS.pods);
+      const endpoints = pool.endpointsFile === null ? pool.endpoints : readEndpointsFile(pool.endpointsFile, pool.name);
+      const pods = Math.min(Math.max(LIMITS.tablePodsMin, (endpoints?.length ?? 0) * 2), LIMITS.pods);
       const table = await PoolTable.create(pods, LIMITS.tableNodes);
       const { scrapeTimeoutMs } = config;
       const hash = frames.poolHash(pool.name);

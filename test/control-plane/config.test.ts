@@ -45,9 +45,24 @@ test.each([
     'pools[0].mode: 1 is not one of off, shadow, active',
   ],
   [
-    { pools: [{ ...pool, blockBytes: 8 }] },
+    { pools: [{ ...pool, blockBytes: 100 }] },
     'WARMPATH_CONFIG_VALUE_INVALID',
-    'pools[0].blockBytes: 8 is not an integer from 16',
+    'pools[0].blockBytes: 100 is not a multiple of 64 from 64 to 4096',
+  ],
+  [
+    { pools: [{ ...pool, blockBytes: 8192 }] },
+    'WARMPATH_CONFIG_VALUE_INVALID',
+    'pools[0].blockBytes: 8192 is not a multiple of 64 from 64 to 4096',
+  ],
+  [
+    { pools: [{ ...pool, endpoints: [{ endpoint: '1.2.3.4:5', weight: 0 }] }] },
+    'WARMPATH_CONFIG_VALUE_INVALID',
+    'pools[0].endpoints[0].weight: 0 is not a number from 0.001 to 1000',
+  ],
+  [
+    { pools: [{ ...pool, endpoints: ['1.2.3.4:5', '[::ffff:1.2.3.4]:5'] }] },
+    'WARMPATH_CONFIG_VALUE_INVALID',
+    'pools[0].endpoints[1]',
   ],
   [
     { pools: [{ ...pool, endpoints: ['host:1'] }] },
@@ -85,6 +100,7 @@ test('endpoints are read as people write them', () => {
   expect(text('10.0.0.7:8000')).toBe('10.0.0.7:8000');
   expect(text('http://localhost:8000/')).toBe('127.0.0.1:8000');
   expect(text('[2001:db8:0:0::7]:443')).toBe('[2001:db8::7]:443');
+  expect(text('[::FFFF:10.0.0.7]:8000')).toBe('10.0.0.7:8000');
   expect([...parseAddress('10.0.0.7:1', 'k').bytes]).toEqual([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 10, 0, 0, 7]);
   expect([...parseAddress('[2001:db8::1.2.3.4]:1', 'k').bytes]).toEqual([
     0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4,
