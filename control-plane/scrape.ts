@@ -8,6 +8,10 @@ import type { Log } from './log.ts';
 import { readMetrics } from './metrics-text.ts';
 import type { EngineMetrics, Family } from './metrics-text.ts';
 
+/** The largest number that a frame carries: an engine's nonsense must not make a frame that every gateway refuses. */
+const WIRE_NUMBER_MAX = 0xffff_ffff;
+const whole = (value: number): number => Math.min(Math.round(value), WIRE_NUMBER_MAX);
+
 export const SCRAPE_FAILURES = ['timeout', 'connect', 'status', 'too-large', 'no-metrics'] as const;
 export type ScrapeFailure = (typeof SCRAPE_FAILURES)[number];
 
@@ -168,7 +172,10 @@ export class Scraper {
 
   #schedule(target: Target): void {
     if (this.#isClosed) return;
-    const delayMs = Math.max(0, target.dueMs - this.#clock.nowMs());
+    const soonestMs = this.#clock.nowMs();
+    // A turn further away than the interval was set before the clock was set back.
+    target.dueMs = Math.min(target.dueMs, soonestMs + this.#intervalMs);
+    const delayMs = Math.max(0, target.dueMs - soonestMs);
     target.timer = setTimeout(() => {
       const nowMs = this.#clock.nowMs();
       // The rhythm is kept: the next turn is counted from the last due time, and turns that were missed are left out.
@@ -229,9 +236,9 @@ export class Scraper {
       }
     }
     state.missing = metrics.missing;
-    state.running = metrics.running === null ? null : Math.min(Math.round(metrics.running), 0xffff_ffff);
-    state.waiting = metrics.waiting === null ? null : Math.min(Math.round(metrics.waiting), 0xffff_ffff);
-    state.kvUsage = metrics.kvUsage;
+    state.running = metrics.running === null ? null : whole(metrics.running);
+    state.waiting = metrics.waiting === null ? null : whole(metrics.waiting);
+    state.kvUsage = metrics.kvUsage === null ? null : Math.min(metrics.kvUsage, 1);
     state.prefixQueries = metrics.prefixQueries;
     state.prefixHits = metrics.prefixHits;
     state.scrapedMs = this.#clock.nowMs();
@@ -270,6 +277,6 @@ function learnTtft(target: Target, metrics: EngineMetrics): void {
   target.ttftCount = ttftCount;
   target.ttftSecondsSum = ttftSecondsSum;
   if (count <= 0 || seconds < 0) return;
-  target.state.ttftMs = (seconds / count) * 1000;
-  target.state.ttftRequests = Math.min(Math.round(count), 0xffff_ffff);
+  target.state.ttftMs = Math.min((seconds / count) * 1000, WIRE_NUMBER_MAX);
+  target.state.ttftRequests = whole(count);
 }

@@ -5,7 +5,7 @@ import { afterEach, expect, test } from 'vitest';
 import { systemClock } from '../../control-plane/clock.ts';
 import { silentLog } from '../../control-plane/log.ts';
 import { Gate, Scraper } from '../../control-plane/scrape.ts';
-import { metricsText, until } from './fakes.ts';
+import { loadFrames, metricsText, startFakeEngine, until } from './fakes.ts';
 
 const closing: (() => Promise<void> | void)[] = [];
 afterEach(async () => {
@@ -35,9 +35,9 @@ async function engines(count: number, delayMs: number): Promise<{ endpoints: str
   return seen;
 }
 
-function scraper(intervalMs: number, gate: Gate): { scraper: Scraper; outcomes: string[] } {
+function scraper(intervalMs: number, gate: Gate, clock = systemClock): { scraper: Scraper; outcomes: string[] } {
   const outcomes: string[] = [];
-  const made = new Scraper(intervalMs, 1_000, systemClock, silentLog, gate, {
+  const made = new Scraper(intervalMs, 1_000, clock, silentLog, gate, {
     scraped: () => undefined,
     result: (_endpoint, outcome) => void outcomes.push(outcome),
     missing: () => undefined,
@@ -77,4 +77,32 @@ test('an endpoint that is no longer wanted is not asked again', async () => {
   await new Promise((resolve) => setTimeout(resolve, 80));
   expect(seen.atMs.length).toBe(before);
   expect(s.state(seen.endpoints[0] ?? '')).toBeUndefined();
+});
+
+test('a clock that is set back does not stop the scraping', async () => {
+  const seen = await engines(1, 0);
+  const clock = { setBackMs: 0, nowMs: () => Date.now() - clock.setBackMs };
+  const { scraper: s } = scraper(20, new Gate(4), clock);
+  s.set(seen.endpoints);
+  await until(() => seen.atMs.length > 2, 'some scrapes');
+  clock.setBackMs = 3_600_000;
+  const before = seen.atMs.length;
+  await until(() => seen.atMs.length > before + 3, 'further scrapes');
+});
+
+test("an engine's absurd numbers are cut to what a frame carries", async () => {
+  const engine = await startFakeEngine(metricsText({ running: '1e300', kvUsage: 1e300, ttftCount: 1, ttftSum: 1 }));
+  closing.push(() => engine.close());
+  const { scraper: s } = scraper(60_000, new Gate(1));
+  s.set([engine.endpoint]);
+  await s.scrapeAll();
+  await until(() => (s.state(engine.endpoint)?.scrapedMs ?? 0) > 0, 'the first scrape');
+  engine.answer.text = metricsText({ kvUsage: 1e300, ttftCount: 2, ttftSum: 1e300 });
+  await s.scrapeAll();
+  await until(() => (s.state(engine.endpoint)?.ttftMs ?? 0) > 0, 'the second scrape');
+  const frames = await loadFrames();
+  const { running, waiting, kvUsage, ttftMs, ttftRequests } = s.state(engine.endpoint)!;
+  const metrics = [{ podId: 1, running, waiting, kvUsage, ttftMs, ttftRequests, ageMs: 0, stale: false }];
+  const head = { epoch: 1n, sequence: 0n, poolHash: 1n, settingsVersion: 1, flags: [] };
+  expect(frames.check(frames.encode({ kind: 'delta', ...head, metrics }))).toBe('ok');
 });
