@@ -28,6 +28,8 @@ export const LOAD_SOURCES_MAX: u32 = 40;
 export const PICKS_MAX: u32 = 3;
 // Metrics older than this say nothing any more.
 export const METRICS_FRESH_MS: f64 = 5000;
+// One scrape is told many times, and its time comes out differently by what the way took. What is newer by less is no other.
+export const METRICS_JITTER_MS: f64 = 50;
 // So many failures without a success between them make a pod one that fails. One alone may be the request's own fault, and
 // leaving a pod alone costs its prefixes.
 export const STRIKES_MAX: u32 = 3;

@@ -10,6 +10,7 @@ import {
   COOL_MS_MIN,
   LOAD_SOURCES_MAX,
   METRICS_FRESH_MS,
+  METRICS_JITTER_MS,
   NUMBER_MAX,
   POOLS_MAX,
   SILENCE_MS_MIN,
@@ -64,6 +65,7 @@ const AGE_HALF_MS: f64 = 200;
 const NOTHING: f64 = 1e-6;
 const SLACK_REQUESTS: f64 = 1;
 const SLACK_SHARE: f64 = 0.1;
+const UNTOLD_SHARE: f64 = 0.9;
 
 let base: usize = 0;
 let foreign: usize = 0;
@@ -341,14 +343,19 @@ export function loadMetrics(pod: u32, running: f64, waiting: f64, kvUsage: f64, 
   if (pod >= podsKept) return;
   // What is older by more than counts was read before the clock was set back.
   const newerMs = atMs - load<f64>(at(pod) + METRICS_AT);
-  if (!(newerMs > 0 || newerMs < -METRICS_FRESH_MS)) return;
+  if (!(newerMs > METRICS_JITTER_MS || newerMs < -METRICS_FRESH_MS)) return;
   store<f64>(at(pod) + METRICS_AT, atMs);
   store<f64>(at(pod) + KV_USAGE, kvUsage >= 0 && kvUsage < Infinity ? min(kvUsage, <f64>1) : -1);
   const most = max(load<f64>(at(pod) + PEAK), load<f64>(at(pod) + PEAK_BEFORE));
   const seen = positive(running) + positive(waiting);
   const extra = max(seen - most * (1 + SLACK_SHARE) - SLACK_REQUESTS, <f64>0);
-  store<f64>(at(pod) + EXTRA_N, extra);
-  store<f64>(at(pod) + EXTRA_Q, min(extra, positive(waiting)) * poolUncachedTokens(podPool(pod)));
+  // Nothing told is not nothing there: what was known before counts on, less each time.
+  const isTold = running >= 0 || waiting >= 0;
+  store<f64>(at(pod) + EXTRA_N, isTold ? extra : get(pod, EXTRA_N) * UNTOLD_SHARE);
+  store<f64>(
+    at(pod) + EXTRA_Q,
+    !isTold ? get(pod, EXTRA_Q) * UNTOLD_SHARE : min(extra, positive(waiting)) * poolUncachedTokens(podPool(pod)),
+  );
   store<f64>(at(pod) + PEAK_BEFORE, load<f64>(at(pod) + PEAK));
   store<f64>(at(pod) + PEAK, known(pod));
 }
@@ -356,18 +363,29 @@ function fresh(pod: u32, nowMs: f64): bool {
   return Math.abs(nowMs - load<f64>(at(pod) + METRICS_AT)) < METRICS_FRESH_MS;
 }
 
+/**
+ * Traffic that went around Warmpath does not end because its pod's metrics stop, and the pod must not look idle then: it counts
+ * on, less the longer they are out.
+ */
+function extraOf(pod: u32, field: usize, nowMs: f64): f64 {
+  const value = get(pod, field);
+  const ageMs = nowMs - load<f64>(at(pod) + METRICS_AT);
+  if (value == 0 || ageMs <= -METRICS_FRESH_MS) return 0;
+  return ageMs < METRICS_FRESH_MS ? value : (value * METRICS_FRESH_MS) / ageMs;
+}
+
 // All together, as the policies see it.
 
 /** n: requests in flight on a pod. */
 export function podInFlight(pod: u32, nowMs: f64): f64 {
   if (pod >= podsKept) return 0;
-  return known(pod) + (fresh(pod, nowMs) ? load<f64>(at(pod) + EXTRA_N) : 0);
+  return known(pod) + extraOf(pod, EXTRA_N, nowMs);
 }
 /** Q: uncached prompt tokens without a first token. */
 export function podQueued(pod: u32, nowMs: f64): f64 {
   if (pod >= podsKept) return 0;
   const counted = load<f64>(at(pod) + Q) + load<f64>(at(pod) + FOREIGN_Q);
-  return counted + (fresh(pod, nowMs) ? load<f64>(at(pod) + EXTRA_Q) : 0);
+  return counted + extraOf(pod, EXTRA_Q, nowMs);
 }
 /** Uncached prompt tokens of all requests in flight. */
 export function podUsed(pod: u32): f64 {

@@ -101,14 +101,34 @@ describe("others' requests", () => {
 });
 
 describe('metrics', () => {
-  test('requests that nobody sent count, those of them that wait as prefill too, until the metrics are old', () => {
+  test('requests that nobody sent count, those of them that wait as prefill too, and less once the metrics are old', () => {
     const table = onePod();
     table.dispatch(0, 800, NOW);
     table.metrics(0, NOW + 10, { running: 8, waiting: 5 });
     // 13 seen, 1.1 + 1 explained by the one that is known and the slack.
     expect(table.load(0, NOW + 20).inFlight).toBeCloseTo(1 + 10.9, 6);
     expect(table.load(0, NOW + 20).queuedTokens).toBeCloseTo(800 + 5 * 800, 6);
-    expect(table.load(0, NOW + 6000)).toMatchObject({ inFlight: 1, queuedTokens: 800 });
+    expect(table.load(0, NOW + 10_010).inFlight).toBeCloseTo(1 + 10.9 / 2, 6);
+    expect(table.load(0, NOW + 50_010).queuedTokens).toBeCloseTo(800 + 400, 6);
+  });
+
+  test('a pod whose metrics stop or tell no numbers any more does not look idle', () => {
+    const table = twoPods();
+    table.metrics(0, NOW, { running: 20, waiting: 0 });
+    expect(pickedFirst(table, NOW + 1)).toBe(1);
+    expect(pickedFirst(table, NOW + 8000)).toBe(1);
+    table.metrics(0, NOW + 1000, { kvUsage: 0.5 });
+    expect(pickedFirst(table, NOW + 1001)).toBe(1);
+    expect(table.load(0, NOW + 1001).inFlight).toBeCloseTo(19 * 0.9, 6);
+  });
+
+  test('one scrape that is told twice is one', () => {
+    const table = onePod();
+    for (let i = 0; i < 10; i++) table.dispatch(0, 10, NOW);
+    table.metrics(0, NOW + 10, { running: 10, waiting: 0 });
+    for (let i = 0; i < 10; i++) table.end(0, 10, true);
+    for (let i = 0; i < 5; i++) table.metrics(0, NOW + 11 + i, { running: 10, waiting: 0 });
+    expect(table.load(0, NOW + 20).inFlight).toBe(0);
   });
 
   test('requests that ended since the metrics were read explain them', () => {
@@ -127,9 +147,9 @@ describe('metrics', () => {
     table.metrics(0, Number.NaN, { running: 50, waiting: 50 });
     expect(table.load(0, NOW)).toEqual(before);
     expect(e.podKvUsage(0, NOW)).toBe(0.5);
-    table.metrics(0, NOW + 1, { running: Number.NaN, waiting: -3, kvUsage: Number.NaN });
-    expect(table.load(0, NOW + 1).inFlight).toBe(0);
-    expect(e.podKvUsage(0, NOW + 1)).toBe(-1);
+    table.metrics(0, NOW + 100, { running: Number.NaN, waiting: -3, kvUsage: Number.NaN });
+    expect(table.load(0, NOW + 100).inFlight).toBe(before.inFlight * 0.9);
+    expect(e.podKvUsage(0, NOW + 100)).toBe(-1);
   });
 
   test('say nothing, and are replaced, when the clock was set back', () => {
