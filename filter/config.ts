@@ -18,7 +18,8 @@ export class Config {
   /** Envoy cluster that leads to the control plane; empty: never sync. */
   syncCluster: Bytes = new Bytes(NAME_BYTES_MAX);
   syncAuthority: Bytes = new Bytes(NAME_BYTES_MAX);
-  syncIntervalMs: u32 = 50;
+  /** Time from one report to the next; 0: what the pool's settings say. */
+  syncIntervalMs: u32 = 0;
   /** Clusters whose requests are picked for, each between two newlines; empty: all that pass this plugin. */
   clusters: Bytes = new Bytes(LIST_BYTES_MAX);
   podsMax: u32 = 64;

@@ -135,6 +135,7 @@ export class Exchange {
         return;
       }
     }
+    this.counters.journal.unheard();
   }
 
   /** Once after the VM or the plugin came: its table is empty, and what the others hold must come from the control plane. */

@@ -15,6 +15,9 @@ const SILENT: Text = text(
   ': a pod takes requests and answers none; it gets no more until it shows a sign of life. Pod: ',
 );
 const LOST: Text = text(': touches of a sibling were overwritten before they were read, further ones are counted');
+const UNHEARD: Text = text(
+  ': more VMs than limits.ts has segments for (SEGMENTS_MAX); what this one picks and has in hand its siblings do not know',
+);
 const ELECTED: Text = text(': this VM speaks for the gateway now');
 const SYNC_FAILED: Text = text(
   ': the control plane does not answer; routing goes on from what is known. Failed calls: ',
@@ -33,6 +36,7 @@ export class Journal {
   private hasTold: StaticArray<bool> = new StaticArray<bool>(REASONS);
   private hasToldUnpicked: bool = false;
   private hasToldLost: bool = false;
+  private hasToldUnheard: bool = false;
   private isSyncBroken: bool = false;
 
   /** Allocates: on configuration only. */
@@ -66,6 +70,14 @@ export class Journal {
     if (this.hasToldLost) return;
     this.hasToldLost = true;
     this.start(LOST);
+    lineLog(LOG_WARN);
+  }
+
+  /** This VM found no free segment; it looks for one at every tick. */
+  unheard(): void {
+    if (this.hasToldUnheard) return;
+    this.hasToldUnheard = true;
+    this.start(UNHEARD);
     lineLog(LOG_WARN);
   }
 

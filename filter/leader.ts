@@ -133,6 +133,7 @@ export class Leader {
 
   /** Takes over where to sync from the configuration. Allocates: on configuration only. */
   configure(config: Config, token: string): void {
+    this.nextMs = 0;
     if (this.cluster != 0) {
       textFree(this.cluster);
       textFree(this.headers);
@@ -240,7 +241,7 @@ export class Leader {
     }
     writeGateway(this.nonce, first, this.exchange.members(), gateway.ptr, gateway.length);
     const bytes = frameEnd();
-    this.nextMs = nowMs + <f64>config.syncIntervalMs;
+    this.nextMs = nowMs + <f64>(config.syncIntervalMs > 0 ? config.syncIntervalMs : settings.syncIntervalMs);
     if (call(this.cluster, this.headers, region, bytes, CALL_TIMEOUT_MS) != STATUS_OK) {
       this.failed(nowMs);
       return;

@@ -16,6 +16,7 @@ import {
   framePool,
   frameSecret,
   frameSettingsVersion,
+  frameSyncIntervalMs,
   frameToolsPosition,
   frameWindowBytes,
   loadAgeMs,
@@ -52,6 +53,8 @@ import { resultBytes, resultCas, resultPtr, sharedData } from './proxy-wasm/host
 import { STATUS_OK } from './proxy-wasm/status';
 import { applyTouch } from './touches';
 
+/** Until the settings have come that say otherwise. */
+const SYNC_INTERVAL_MS: u32 = 50;
 const MODE_OFF: u32 = 0;
 const MODE_ACTIVE: u32 = 2;
 
@@ -59,6 +62,7 @@ export class Settings {
   version: u32 = 0;
   policy: u32 = 0;
   toolsPosition: u32 = 0;
+  syncIntervalMs: u32 = SYNC_INTERVAL_MS;
   hasSecret: bool = false;
   private mode: u32 = MODE_OFF;
   private secret: usize = heap.alloc(SECRET_BYTES);
@@ -123,6 +127,7 @@ export class Settings {
     this.policy = framePolicy();
     poolPolicySet(this.pool, this.policy);
     this.toolsPosition = frameToolsPosition();
+    this.syncIntervalMs = frameSyncIntervalMs();
     scanPoolSet(this.pool, frameBlockBytes(), frameWindowBytes());
     poolBytesPerTokenSet(this.pool, frameBytesPerToken());
     if (frameSecret() != 0) this.applySecret(frameSecret(), nowMs);
@@ -197,6 +202,7 @@ export class Settings {
     this.poolHash = poolHash;
     this.version = 0;
     this.mode = MODE_OFF;
+    this.syncIntervalMs = SYNC_INTERVAL_MS;
     this.poolCas = 0;
     this.metricsCas = 0;
     this.hasSecret = false;

@@ -40,6 +40,7 @@ export class FakeControlPlane {
   policy = 0;
   mode: PoolMode = 'active';
   toolsPosition: ToolsPosition = 'auto';
+  syncIntervalMs = 50;
   secret: Uint8Array | undefined = SECRET;
   /** Touches that the next answer carries, as if another gateway had made them. */
   touches: TouchRecord[] = [];
@@ -100,7 +101,7 @@ export class FakeControlPlane {
         toolsPosition: this.toolsPosition,
         blockBytes: 256,
         windowBytes: 0,
-        syncIntervalMs: 50,
+        syncIntervalMs: this.syncIntervalMs,
         bytesPerToken: 4,
         weights: { prefix: 3, queue: 2, kv: 2 },
       },

@@ -153,7 +153,8 @@ export class World {
     this.#isDeaf = false;
     for (const stream of this.#streams) this.#finish(stream);
     for (const plugin of plugins) {
-      for (const name of vmNames) this.#configureVm(name, plugin, '{"pool":"POOL","sync":{"cluster":"warmpath"}}');
+      for (const name of vmNames)
+        this.#configureVm(name, plugin, '{"pool":"POOL","sync":{"cluster":"warmpath","intervalMs":50}}');
     }
     this.host.onCall = (call) => ({ body: this.#settingsFor(call) });
     this.host.advance(settleMs);

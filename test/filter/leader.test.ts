@@ -129,3 +129,26 @@ test('a configuration that finds no place beside the old ones is refused, and ac
   gateway.settle();
   expect(gateway.reports.at(-1)!.gateway!.name).toBe('g65');
 });
+
+test("reports come at the interval that the pool's settings say, unless the plugin's own configuration says one", async () => {
+  const gateway = (await Gateway.start()).settle();
+  gateway.change((plane) => (plane.syncIntervalMs = 500));
+  gateway.settle(1000);
+  const reportsIn = (ms: number): number => {
+    gateway.reports.length = 0;
+    gateway.settle(ms);
+    return gateway.reports.length;
+  };
+  expect(reportsIn(5000)).toBeLessThanOrEqual(11);
+  const sync = { cluster: 'warmpath', intervalMs: 50 };
+  gateway.roots[0] = gateway.roots[0]!.reconfigure(gateway.configuration({ sync }));
+  expect(reportsIn(1000)).toBeGreaterThan(15);
+});
+
+test('a VM beyond those that there are segments for says so, once', async () => {
+  const gateway = (
+    await Gateway.start({ workers: 33, config: { bounds: { pods: 1, blocks: 1024, streams: 16 } } })
+  ).settle();
+  expect(gateway.host.logged('SEGMENTS_MAX')).toHaveLength(1);
+  expect(gateway.reports.at(-1)!.gateway!.workers).toBe(32);
+});
