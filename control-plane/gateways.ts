@@ -190,8 +190,11 @@ export class Gateways {
     const rises: OutcomeRecord[] = [];
     for (const record of records) {
       const before = gateway.outcomes.get(record.podId);
-      if (before === undefined && gateway.outcomes.size >= LIMITS.pods * 4) continue;
+      // Set last, so that the first is the pod that was told of longest ago: it makes room, since pods come and go.
+      gateway.outcomes.delete(record.podId);
       gateway.outcomes.set(record.podId, record);
+      const [oldest] = gateway.outcomes.keys();
+      if (gateway.outcomes.size > LIMITS.outcomePods && oldest !== undefined) gateway.outcomes.delete(oldest);
       if (before === undefined && isBaseline) continue;
       const rise = { ...record };
       for (const key of Object.keys(rise) as (keyof OutcomeRecord)[]) {
@@ -206,7 +209,7 @@ export class Gateways {
     const rises: StatRecord[] = [];
     for (const { id, total } of records) {
       const before = gateway.stats.get(id);
-      if (before === undefined && gateway.stats.size >= 256) continue;
+      if (before === undefined && gateway.stats.size >= LIMITS.stats) continue;
       gateway.stats.set(id, total);
       if (before === undefined && isBaseline) continue;
       rises.push({ id, total: Math.max(0, total - (before ?? 0)) });
