@@ -30,6 +30,7 @@ import {
   metricsPodId,
   metricsRunning,
   metricsWaiting,
+  touchCount,
   touchesNext,
   FRAME_OK,
   METRICS_KV_USAGE,
@@ -42,7 +43,7 @@ import {
   SECTION_METRICS,
   SECTION_POOL,
 } from './engine/frame';
-import { SOURCE_GATEWAYS, TABLE_RING } from './engine/limits';
+import { SOURCE_GATEWAYS, TABLE_RING, TABLE_TICK_KEYS } from './engine/limits';
 import { loadForeignAge, loadForeignSet, loadMetrics } from './engine/load';
 import { poolBytesPerTokenSet, poolPolicySet } from './engine/pool';
 import { residencyPodClear } from './engine/residency';
@@ -72,6 +73,8 @@ export class Settings {
   private source: u32 = SOURCE_GATEWAYS;
   private loadMs: f64 = 0;
   private tableRead: u64 = 0;
+  /** Records of the frame at hand that were applied at earlier ticks. */
+  private tableRecords: u32 = 0;
   private isTableKnown: bool = false;
 
   constructor(
@@ -178,6 +181,7 @@ export class Settings {
     this.loadMs = nowMs - ageMs;
   }
 
+  /** A snapshot is applied over several ticks: all of it at once would keep every request of this worker waiting. */
   private readTable(nowMs: f64): void {
     const head = this.keys.of(KEY_TABLE_NEXT, 0);
     if (sharedData(head.ptr, head.length) != STATUS_OK || resultBytes != 8) return;
@@ -185,15 +189,28 @@ export class Settings {
     if (!this.isTableKnown || next < this.tableRead) {
       this.isTableKnown = true;
       this.tableRead = next > TABLE_RING ? next - TABLE_RING : 0;
+      this.tableRecords = 0;
     }
     if (next - this.tableRead > TABLE_RING) {
       this.counters.countLost(<u32>(next - this.tableRead - TABLE_RING));
       this.tableRead = next - TABLE_RING;
+      this.tableRecords = 0;
     }
-    for (; this.tableRead < next; this.tableRead++) {
+    let keys: u32 = 0;
+    while (this.tableRead < next && keys < TABLE_TICK_KEYS) {
       const key = this.keys.of(KEY_TABLE, <u32>(this.tableRead % TABLE_RING));
-      if (sharedData(key.ptr, key.length) != STATUS_OK || !this.isOurs()) continue;
-      while (touchesNext()) applyTouch(this.pool, nowMs);
+      const isThere = sharedData(key.ptr, key.length) == STATUS_OK && this.isOurs();
+      for (let i: u32 = 0; isThere && touchesNext(); i++) {
+        if (i < this.tableRecords) continue;
+        if (keys >= TABLE_TICK_KEYS) {
+          this.tableRecords = i;
+          return;
+        }
+        keys += touchCount();
+        applyTouch(this.pool, nowMs);
+      }
+      this.tableRecords = 0;
+      this.tableRead++;
     }
   }
 

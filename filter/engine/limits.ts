@@ -78,6 +78,8 @@ export const SOURCE_GATEWAYS: u32 = 32;
 export const RING_RECORDS: u32 = 256;
 // Frames of touches from the control plane that stay readable for VMs that are behind.
 export const TABLE_RING: u32 = 64;
+// Keys of those frames that a VM applies at one tick, but for the last record: some 3 ms. A snapshot of 16 MiB takes half a second.
+export const TABLE_TICK_KEYS: u32 = 16384;
 // Touches that wait for the next report.
 export const OUTBOX_BYTES: u32 = 512 * 1024;
 // A report: those touches, and load and outcomes of all pods.

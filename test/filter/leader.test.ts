@@ -61,6 +61,23 @@ test('an answer of several MiB is taken in frame by frame', async () => {
   expect([podOf(gateway, 0), podOf(gateway, 1)]).toEqual(['10.0.0.3:8000', '10.0.0.3:8000']);
 });
 
+test('a large snapshot is applied over several ticks, in order, and to its end', async () => {
+  const matchedAfter = async (ms: number, worker: number): Promise<number> => {
+    const gateway = (await Gateway.start({ workers: 2, pods: 1 })).settle();
+    const { nowMs } = gateway.host;
+    const large = Array.from({ length: 10 }, (_, i) => ({ ...filler(nowMs, i * 8000, 8000), podId: 1 }));
+    const hasSent = addFrames(gateway, [large, [{ ...(await touchOfPodThree(nowMs)), podId: 1 }]]);
+    while (!hasSent()) gateway.host.advance(5);
+    gateway.host.advance(ms);
+    gateway.request(worker, chat(SYSTEM, 'x'));
+    return gateway.metric('warmpath_matched_bytes_total.pool.pool');
+  };
+  for (const worker of [0, 1]) {
+    expect(await matchedAfter(10, worker)).toBe(0);
+    expect(await matchedAfter(50, worker)).toBeGreaterThan(7000);
+  }
+});
+
 test('all that a new leader brings at once is read by VMs that read from the old one before', async () => {
   const gateway = (await Gateway.start({ workers: 3 })).settle(1000);
   const { nowMs } = gateway.host;
