@@ -142,10 +142,10 @@ export class Counters {
     this.journal.syncWorks();
   }
 
-  /** A call failed, the last one of so many in a row. */
-  countSyncFailed(failures: u32): void {
+  /** A call failed, the last one of so many in a row; 0 is the status of one that brought no answer at all. */
+  countSyncFailed(failures: u32, status: u32): void {
     add(this.syncFailed, 1);
-    this.journal.syncFailed(failures);
+    this.journal.syncFailed(failures, status);
   }
 
   countSyncRejected(error: u32): void {

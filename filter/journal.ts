@@ -20,7 +20,10 @@ const UNHEARD: Text = text(
 );
 const ELECTED: Text = text(': this VM speaks for the gateway now');
 const SYNC_FAILED: Text = text(
-  ': the control plane does not answer; routing goes on from what is known. Failed calls: ',
+  ': no good answer from the control plane; routing goes on from what is known. Failed calls: ',
+);
+const SYNC_STATUS: Text = text(
+  ', last HTTP status (0: no call could be made, 503 and 504: it was not reached, others are in docs/ERRORS.md): ',
 );
 const SYNC_REFUSED: Text = text(': an answer of the control plane is refused; docs/WIRE.md names frame error ');
 const SYNC_WORKS: Text = text(': the control plane answers again');
@@ -87,11 +90,13 @@ export class Journal {
   }
 
   /** Calls that failed one after the other; told when it begins to look like more than a hiccup. */
-  syncFailed(failures: u32): void {
+  syncFailed(failures: u32, status: u32): void {
     if (this.isSyncBroken || failures < 3) return;
     this.isSyncBroken = true;
     this.start(SYNC_FAILED);
     lineNumber(failures);
+    lineText(SYNC_STATUS);
+    lineNumber(status);
     lineLog(LOG_WARN);
   }
 

@@ -34,7 +34,15 @@ export class Keyspace {
   private prefixBytes: u32;
 
   constructor(plugin: Bytes) {
-    const key = new Bytes(NAME_BYTES_MAX + 32);
+    this.key = new Bytes(NAME_BYTES_MAX + 32);
+    this.prefixBytes = 0;
+    this.rename(plugin);
+  }
+
+  /** From here on the names are those of another plugin. */
+  rename(plugin: Bytes): void {
+    const key = this.key;
+    key.length = 0;
     key.appendString('warmpath/');
     key.appendNumber(FRAME_VERSION);
     key.append(0x2f);
@@ -42,7 +50,6 @@ export class Keyspace {
     key.append(0x2f);
     this.prefixBytes = key.length;
     key.length += SUFFIX_BYTES;
-    this.key = key;
   }
 
   /** The name of value `index` of a kind; good until the next call. */

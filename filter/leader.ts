@@ -204,6 +204,7 @@ export class Leader {
     this.wantsSnapshot = true;
     this.tablePod = u32.MAX_VALUE;
     this.hasCall = false;
+    this.wantCas = 0;
     this.exchange.outbox.clear();
   }
 
@@ -225,7 +226,7 @@ export class Leader {
 
   private report(nowMs: f64, config: Config, settings: Settings, gateway: Bytes): void {
     if (this.poolHash != settings.poolHash) this.beginPool(settings.poolHash);
-    if (this.hasCall && nowMs - this.calledMs > CALL_LOST_MS) this.failed(nowMs);
+    if (this.hasCall && nowMs - this.calledMs > CALL_LOST_MS) this.failed(nowMs, 0);
     if (this.hasCall || nowMs < this.nextMs) return;
     const isTable = this.tablePod < podSlots();
     const flags = (this.wantsSnapshot ? FLAG_WANT_SNAPSHOT : 0) | (isTable ? FLAG_TABLE : 0);
@@ -243,7 +244,7 @@ export class Leader {
     const bytes = frameEnd();
     this.nextMs = nowMs + <f64>(config.syncIntervalMs > 0 ? config.syncIntervalMs : settings.syncIntervalMs);
     if (call(this.cluster, this.headers, region, bytes, CALL_TIMEOUT_MS) != STATUS_OK) {
-      this.failed(nowMs);
+      this.failed(nowMs, 0);
       return;
     }
     this.hasCall = true;
@@ -304,9 +305,17 @@ export class Leader {
     }
   }
 
-  private failed(nowMs: f64): void {
+  private failed(nowMs: f64, status: u32): void {
     this.backOff(nowMs);
-    this.counters.countSyncFailed(this.failures);
+    this.counters.countSyncFailed(this.failures, status);
+  }
+
+  /** The HTTP status of the answer at hand, 0 when it has none. */
+  private answerStatus(): u32 {
+    if (header(HEADERS_CALL, STATUS_HEADER) != STATUS_OK || resultBytes != 3) return 0;
+    let status: u32 = 0;
+    for (let i: usize = 0; i < 3; i++) status = status * 10 + (<u32>load<u8>(resultPtr + i) - 0x30);
+    return status;
   }
 
   private backOff(nowMs: f64): void {
@@ -321,9 +330,9 @@ export class Leader {
   answered(id: u32, nowMs: f64): bool {
     if (!this.hasCall || id != this.callId) return false;
     this.hasCall = false;
-    const ok = header(HEADERS_CALL, STATUS_HEADER) == STATUS_OK && resultBytes == 3 && load<u8>(resultPtr) == 0x32;
-    if (!ok || bufferSize(BUFFER_CALL_BODY) != STATUS_OK) {
-      this.failed(nowMs);
+    const status = this.answerStatus();
+    if (status < 200 || status > 299 || bufferSize(BUFFER_CALL_BODY) != STATUS_OK) {
+      this.failed(nowMs, status);
       return true;
     }
     const error = this.take(<u32>resultNumber);

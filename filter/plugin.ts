@@ -57,6 +57,9 @@ export class Plugin {
   leader: Leader;
   outcomes: Outcomes;
   gateway: Bytes = new Bytes(FRAME_NAME_BYTES_MAX);
+  /** All its roots went: its place is free for another plugin. */
+  hasLeft: bool = false;
+  private keys: Keyspace;
   private discoveredMs: f64 = 0;
   private tickedMs: f64 = 0;
 
@@ -66,6 +69,7 @@ export class Plugin {
     config: Config,
   ) {
     const keys = new Keyspace(name);
+    this.keys = keys;
     const counters = new Counters();
     const exchange = new Exchange(keys, pool, nonce + pool, counters, OUTBOX_BYTES);
     this.counters = counters;
@@ -76,8 +80,15 @@ export class Plugin {
     this.leader = new Leader(keys, pool, nonce + pool, counters, exchange, outcomes);
   }
 
+  /** Makes one that has left another plugin, since what was reserved for it cannot be given back. */
+  rename(ptr: usize, length: u32): void {
+    copyBytes(this.name, ptr, length);
+    this.keys.rename(this.name);
+  }
+
   /** Takes over a configuration that was read without error. */
   configure(config: Config): void {
+    this.hasLeft = false;
     const poolHash = framePoolHashOf(config.pool.ptr, config.pool.length);
     if (poolHash != this.settings.poolHash) {
       podsDrop(this.pool);
@@ -138,6 +149,7 @@ export class Plugin {
     this.leader.leave();
     podsDrop(this.pool);
     this.settings.reset(0);
+    this.hasLeft = true;
   }
 }
 
@@ -278,7 +290,14 @@ function poolFor(config: Config): i32 {
   for (let pool = 0; pool < <i32>POOLS_MAX; pool++) {
     const plugin = plugins[pool];
     if (plugin !== null && plugin.name.equals(ptr, length)) return pool;
-    if (plugin !== null) continue;
+  }
+  for (let pool = 0; pool < <i32>POOLS_MAX; pool++) {
+    const plugin = plugins[pool];
+    if (plugin !== null && !plugin.hasLeft) continue;
+    if (plugin !== null) {
+      plugin.rename(ptr, length);
+      return pool;
+    }
     const kept = new Bytes(NAME_BYTES_MAX);
     copyBytes(kept, ptr, length);
     plugins[pool] = new Plugin(kept, pool, config);

@@ -222,6 +222,7 @@ export class Settings {
     this.syncIntervalMs = SYNC_INTERVAL_MS;
     this.poolCas = 0;
     this.metricsCas = 0;
+    this.isTableKnown = false;
     this.hasSecret = false;
     secretClear(this.pool);
   }

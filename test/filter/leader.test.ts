@@ -169,3 +169,31 @@ test('a VM beyond those that there are segments for says so, once', async () => 
   expect(gateway.host.logged('SEGMENTS_MAX')).toHaveLength(1);
   expect(gateway.reports.at(-1)!.gateway!.workers).toBe(32);
 });
+
+test('a plugin that was removed makes room for another one, with a name of its own in shared data', async () => {
+  const gateway = await Gateway.start({ workers: 0 });
+  for (let i = 0; i < 10; i++) {
+    const root = gateway.host.vm('worker').plugin(`plugin-${i}`, gateway.configuration());
+    gateway.roots[0] = root;
+    gateway.settle();
+    expect(gateway.picks(gateway.request(0, chat(SYSTEM, 'x')))).toHaveLength(3);
+    expect(gateway.host.shared.keys().some((key) => key.startsWith(`warmpath/1/plugin-${i}/R`))).toBe(true);
+    root.retire();
+    gateway.settle(2000);
+  }
+});
+
+test.each([
+  [
+    401,
+    'last HTTP status (0: no call could be made, 503 and 504: it was not reached, others are in docs/ERRORS.md): 401',
+  ],
+  [504, '504'],
+])('calls that fail with %d are told once, with it', async (status, message) => {
+  const gateway = await Gateway.start();
+  gateway.host.onCall = () => ({ status, body: 'no' });
+  gateway.settle(5000);
+  const told = gateway.host.logged('no good answer');
+  expect(told).toHaveLength(1);
+  expect(told[0]!.endsWith(message)).toBe(true);
+});
