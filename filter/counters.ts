@@ -40,6 +40,7 @@ export class Counters {
   private cachedTokens: u32 = NONE;
   private predictedTokens: u32 = NONE;
   private lost: u32 = NONE;
+  private untold: u32 = NONE;
   private syncOk: u32 = NONE;
   private syncFailed: u32 = NONE;
   private syncRejected: u32 = NONE;
@@ -66,6 +67,7 @@ export class Counters {
     this.cachedTokens = this.counter('cached_tokens', '');
     this.predictedTokens = this.counter('predicted_cached_tokens', '');
     this.lost = this.counter('sibling_touches_lost', '');
+    this.untold = this.counter('untold_touches', '');
     this.syncOk = this.counter('syncs', '.result.ok');
     this.syncFailed = this.counter('syncs', '.result.failed');
     this.syncRejected = this.counter('syncs', '.result.rejected');
@@ -135,6 +137,11 @@ export class Counters {
   countLost(records: u32): void {
     add(this.lost, records);
     this.journal.lost();
+  }
+
+  /** A touch found no room among those that wait for the control plane. */
+  countUntold(): void {
+    add(this.untold, 1);
   }
 
   countSyncOk(): void {

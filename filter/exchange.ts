@@ -48,7 +48,6 @@ export class Outbox {
   records: u32 = 0;
   /** Number of the first record in the box; numbers go on for the life of the VM. */
   first: u64 = 0;
-  dropped: u32 = 0;
   private capacity: u32;
 
   constructor(capacity: u32) {
@@ -56,15 +55,13 @@ export class Outbox {
     this.ptr = heap.alloc(this.capacity);
   }
 
-  /** Adds one touch record; when the box is full the record is dropped and counted. */
-  add(record: usize, bytes: u32): void {
-    if (bytes > this.capacity - this.bytes) {
-      this.dropped++;
-      return;
-    }
+  /** Adds one touch record; false when the box is full. */
+  add(record: usize, bytes: u32): bool {
+    if (bytes > this.capacity - this.bytes) return false;
     memory.copy(this.ptr + this.bytes, record, bytes);
     this.bytes += bytes;
     this.records++;
+    return true;
   }
 
   /** Takes out the oldest records that were delivered. */
@@ -197,9 +194,12 @@ export class Exchange {
       const key = this.keys.of(KEY_RING, <u32>this.own * RING_RECORDS + place);
       if (sharedDataSet(key.ptr, key.length, region, bytes) == STATUS_OK) this.ringNext++;
     }
-    if (this.collects && frameCheck(region, bytes) == FRAME_OK && touchesNext()) {
-      this.outbox.add(touchRecord(), touchRecordBytes());
-    }
+    if (this.collects && frameCheck(region, bytes) == FRAME_OK && touchesNext()) this.collect();
+  }
+
+  /** Puts the current touch into the box; one for which there is no room is not told to the control plane, and counted. */
+  private collect(): void {
+    if (!this.outbox.add(touchRecord(), touchRecordBytes())) this.counters.countUntold();
   }
 
   /** Writes the head if something changed since it was written last, or if it has not been written for a while. */
@@ -274,7 +274,7 @@ export class Exchange {
       }
       while (touchesNext()) {
         applyTouch(this.pool, nowMs);
-        if (this.collects) this.outbox.add(touchRecord(), touchRecordBytes());
+        if (this.collects) this.collect();
       }
     }
     this.ringRead[segment] = next;

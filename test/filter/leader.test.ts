@@ -197,3 +197,19 @@ test.each([
   expect(told).toHaveLength(1);
   expect(told[0]!.endsWith(message)).toBe(true);
 });
+
+test('touches that a control plane away for long will never hear of are counted', async () => {
+  const gateway = (await Gateway.start()).settle();
+  gateway.answers = false;
+  const untold = (): number => gateway.metric('warmpath_untold_touches_total.pool.pool');
+  let sent = 0;
+  for (; sent < 2000 && untold() === 0; sent++) {
+    gateway.answer(gateway.request(0, chat(words(`t${sent}-`, 60_000), 'x')));
+  }
+  expect(untold()).toBe(1);
+  gateway.reports.length = 0;
+  gateway.answers = true;
+  gateway.settle(3000);
+  // A request is told of twice: when it is picked for and when it has ended.
+  expect(gateway.plane.touched()).toHaveLength(sent * 2 - 1);
+});
