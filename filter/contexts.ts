@@ -27,8 +27,9 @@ export function contextSlot(id: u32): i32 {
   let at = home(id);
   for (let probes: u32 = 0; probes <= mask; probes++) {
     const found = ids[at];
-    if (found == id) return <i32>slots[at];
+    // Asked for first, so that nobody is found under the id of an empty place.
     if (found == EMPTY) return -1;
+    if (found == id) return <i32>slots[at];
     at = (at + 1) & mask;
   }
   return -1;
@@ -49,7 +50,7 @@ export function contextAdd(id: u32, slot: u32): void {
 
 /** Forgets a context and closes the gap, so that no probe ever runs over a grave. */
 export function contextRemove(id: u32): void {
-  if (mask == 0) return;
+  if (mask == 0 || id == EMPTY) return;
   let at = home(id);
   for (let probes: u32 = 0; ids[at] != id; probes++) {
     if (ids[at] == EMPTY || probes > mask) return;

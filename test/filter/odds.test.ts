@@ -73,3 +73,14 @@ test('after the clock was set back by an hour a dead leader is followed and its 
   expect(gateway.metric('warmpath_leader_elections_total.pool.pool')).toBe(2);
   expect(gateway.inFlight()).toEqual([0, 0, 0, 0]);
 });
+
+test('a callback for context 0, which no stream has, meets nobody', async () => {
+  const gateway = (await Gateway.start()).settle();
+  const { vm } = gateway.roots[0]!;
+  const stream = gateway.request(0, chat(words('s', 3000), 'x'));
+  gateway.answer(stream);
+  stream.properties['upstream.address'] = podAddress(2);
+  vm.invoke(stream, 'proxy_on_response_headers', 0, 10, 0);
+  gateway.settle();
+  expect(gateway.inFlight()).toEqual([0, 0, 0, 0]);
+});
