@@ -14,6 +14,12 @@ const lagMsMax = 50;
 /** The same for the simulated replicas, summed over the run. */
 const lateMsMax = 1_000;
 
+export interface DrivenArm {
+  result: ArmResult;
+  /** Whether the machine was too busy for the numbers to mean anything. */
+  disturbed: boolean;
+}
+
 /** The plan's workload, the same for every arm; on real engines, which all arms share, each arm has texts of its own. */
 export function workloadOf(plan: RunPlan, options: UpOptions, arm: number): Workload {
   const seed = options.upstreams.length > 0 ? options.seed + arm : options.seed;
@@ -27,11 +33,11 @@ export async function driveArms(
   options: UpOptions,
   progress: Progress,
   signal: AbortSignal,
-): Promise<ArmResult[]> {
+): Promise<DrivenArm[]> {
   const driveOne = (arm: Arm, i: number) =>
     driveArm(stage, arm, workloadOf(plan, options, i), plan, options, progress, signal);
   if (plan.armsAtOnce) return Promise.all(stage.arms.map(driveOne));
-  const results: ArmResult[] = [];
+  const results: DrivenArm[] = [];
   for (const [i, arm] of stage.arms.entries()) results.push(await driveOne(arm, i));
   return results;
 }
@@ -44,7 +50,7 @@ async function driveArm(
   options: UpOptions,
   progress: Progress,
   signal: AbortSignal,
-): Promise<ArmResult> {
+): Promise<DrivenArm> {
   // The driver starts nothing more after its signal, but sees what is under way to its end: just what --duration means.
   const enough = options.durationSeconds === null ? [] : [AbortSignal.timeout(options.durationSeconds * 1000)];
   const { summary, records, lagMs } = await drive({
@@ -57,20 +63,24 @@ async function driveArm(
     onProgress: ({ done, inFlight, failed }) => progress.update(arm.name, { done, inFlight, failed }),
   });
   signal.throwIfAborted();
-  for (const line of remarks(lagMs.p99, await arm.lateMs(), records))
-    progress.say(`${plan.workload}, ${arm.name}: ${line}`);
-  return armResult(arm.name, summary);
+  const disturbances = disturbancesOf(lagMs.p99, await arm.lateMs());
+  for (const line of [...disturbances, ...errorsOf(records)]) progress.say(`${plan.workload}, ${arm.name}: ${line}`);
+  return { result: armResult(arm.name, summary), disturbed: disturbances.length > 0 };
 }
 
-/** What the reader of the numbers should know: a machine that was too busy, and why requests failed. */
-function remarks(lagMs: number, lateMs: number, records: readonly RequestRecord[]): string[] {
+/** Signs that the machine had no time for the measurement. */
+function disturbancesOf(lagMs: number, lateMs: number): string[] {
   const found: string[] = [];
   if (lagMs > lagMsMax)
-    found.push(`the driver ran up to ${lagMs.toFixed(0)} ms late; this machine is too busy to trust the times`);
+    found.push(`the driver ran ${lagMs.toFixed(0)} ms late at times; this machine is too busy to trust it`);
   if (lateMs > lateMsMax)
-    found.push(`a replica lost ${lateMs.toFixed(0)} ms in all; this machine is too busy to trust the times`);
-  const errors = new Map<string, number>();
-  for (const { error } of records) if (error !== null) errors.set(error, (errors.get(error) ?? 0) + 1);
-  for (const [error, count] of errors) found.push(`${count} failed: ${error}`);
+    found.push(`a replica lost ${lateMs.toFixed(0)} ms in all; this machine is too busy to trust it`);
   return found;
+}
+
+/** Why requests failed, each reason once. */
+function errorsOf(records: readonly RequestRecord[]): string[] {
+  const counts = new Map<string, number>();
+  for (const { error } of records) if (error !== null) counts.set(error, (counts.get(error) ?? 0) + 1);
+  return [...counts].map(([error, count]) => `${count} failed: ${error}`);
 }
