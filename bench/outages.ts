@@ -9,7 +9,7 @@ import type { Result, RunOptions } from './outages/run.ts';
 
 const usage = `node bench/outages.ts [OPTIONS]
   --only NAME,...   these outages only; part of a name is enough
-  --seconds N       how long an outage lasts, and how long it is watched after its end (default: 5)
+  --seconds N       how long an outage lasts; it is watched 3 s longer after its end (default: 5)
   --runs N          runs of each, with other seeds (default: 1)
   --clients N       clients in a closed loop, for each of the two arms (default: 32)
   --plain POLICY    how plain Envoy balances: round-robin (default) or least-request

@@ -45,6 +45,8 @@ export const conditions = {
 
 /** Fewer tell nothing. */
 const requestsMin = 50;
+/** A replica that failed all the time is tried again at the latest as long after it was mended as it was broken, and the trial takes its time. */
+const trialMs = 3000;
 const warmMsDefault = 4000;
 const quietMsDefault = 2000;
 
@@ -75,7 +77,7 @@ export async function runOutage(outage: Outage, options: RunOptions): Promise<Re
     const endMs = performance.now();
     if (outage.end !== undefined) {
       await outage.end(stage);
-      await sleep(seconds * 1000);
+      await sleep(seconds * 1000 + trialMs);
     }
     const times: Times = { beforeMs, beginMs, begunMs, endMs, stopMs: performance.now() };
     const [picked, plain] = await Promise.all(loads.map((one) => one.stop()));
