@@ -88,6 +88,8 @@ function say(text: string): number {
   return 0;
 }
 
+// Ending by process.exit lets the children be ended, too.
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
 try {
   process.exitCode = await main();
 } catch (error) {

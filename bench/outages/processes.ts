@@ -10,6 +10,12 @@ import type { Command, Started } from './child.ts';
 
 const program = fileURLToPath(new URL('./child.ts', import.meta.url));
 
+/** One that is frozen does not notice that its parent has gone, so it must not outlive it. */
+const living = new Set<ChildProcess>();
+process.on('exit', () => {
+  for (const child of living) child.kill('SIGKILL');
+});
+
 class Child {
   readonly ports: number[];
   readonly #process: ChildProcess;
@@ -21,6 +27,8 @@ class Child {
 
   static async start(command: Command): Promise<Child> {
     const process = fork(program, [], { execArgv: [], stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
+    living.add(process);
+    process.once('exit', () => living.delete(process));
     process.send(command);
     const ended = once(process, 'exit').then((): [Started] => [{ error: 'it ended before it was ready' }]);
     const [answer] = (await Promise.race([once(process, 'message'), ended])) as [Started];
@@ -65,15 +73,16 @@ export class Fleet {
   }
 
   static async start(count: number, options: ReplicaOptions): Promise<Fleet> {
-    const first = await Child.start({ kind: 'replicas', replicas: [options] });
+    const starting = [[options], Array.from({ length: count - 1 }, () => options)].map((replicas) =>
+      Child.start({ kind: 'replicas', replicas }),
+    );
     try {
-      const others = await Child.start({
-        kind: 'replicas',
-        replicas: Array.from({ length: count - 1 }, () => options),
-      });
-      return new Fleet(options, first, others);
+      const [first, others] = await Promise.all(starting);
+      return new Fleet(options, first!, others!);
     } catch (error) {
-      await first.kill();
+      for (const started of await Promise.allSettled(starting)) {
+        if (started.status === 'fulfilled') await started.value.kill();
+      }
       throw error;
     }
   }

@@ -12,7 +12,7 @@ test.each(tried)('%s', async (name) => {
   // In short, what is mended afterwards is not.
   const { end: _end, ...lasting } = whole;
   const outage = isLong ? whole : lasting;
-  const times = isLong ? {} : { warmMs: 2000, quietMs: 1200 };
+  const times = isLong ? {} : { warmMs: 1800, quietMs: 1000 };
   const result = await runOutage(outage, {
     seed: 1,
     seconds: isLong ? 5 : 2,
