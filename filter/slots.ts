@@ -14,6 +14,7 @@ export const FAILED: u32 = 128; // the answer says that the pod failed
 export const REFUSED: u32 = 256; // the answer is an error of the client's
 export const EARLY: u32 = 512; // the answer's stream may begin before its first token
 export const SEVERAL: u32 = 1024; // more prompts than one
+export const OPEN: u32 = 2048; // the slot is in use
 
 /** No slot, no pod. */
 export const NONE: i32 = -1;
@@ -50,12 +51,12 @@ export let releaseMs: StaticArray<f64> = new StaticArray<f64>(0);
 /** Free slots form a list through this array; `freeSlot` is its head. */
 let nextFree: StaticArray<i32> = new StaticArray<i32>(0);
 let freeSlot: i32 = NONE;
-/** How many slots there are. */
-export let slotCount: u32 = 0;
+/** No slot from here on is in use. The slot freed last is used first, so that those in use are low numbers. */
+export let slotsEnd: u32 = 0;
 
 /** Reserves the records of `streams` requests at a time. */
 export function slotsInit(streams: u32): void {
-  slotCount = streams;
+  slotsEnd = 0;
   flags = new StaticArray<u32>(streams);
   plugins = new StaticArray<u8>(streams);
   scans = new StaticArray<i32>(streams);
@@ -81,7 +82,8 @@ export function slotOpen(pool: u32): i32 {
   const slot = freeSlot;
   if (slot == NONE) return NONE;
   freeSlot = nextFree[slot];
-  flags[slot] = 0;
+  if (<u32>slot >= slotsEnd) slotsEnd = slot + 1;
+  flags[slot] = OPEN;
   plugins[slot] = <u8>pool;
   scans[slot] = NONE;
   reasons[slot] = REASON_NONE;
@@ -97,6 +99,12 @@ export function slotOpen(pool: u32): i32 {
 }
 
 export function slotClose(slot: i32): void {
+  flags[slot] = 0;
   nextFree[slot] = freeSlot;
   freeSlot = slot;
+}
+
+/** Lets go of the slots at the end that are free again. */
+export function slotsTrim(): void {
+  while (slotsEnd > 0 && !(flags[slotsEnd - 1] & OPEN)) slotsEnd--;
 }

@@ -110,8 +110,9 @@ import {
   scans,
   SEVERAL,
   slotClose,
-  slotCount,
   slotOpen,
+  slotsEnd,
+  slotsTrim,
   slotsInit,
   STREAMED,
   uncached,
@@ -446,7 +447,8 @@ function closeScan(slot: i32): void {
  * and holding it to the end would make busy pods look busier than they are (POLICY: 1.45 against 1.05). Late streams are looked into.
  */
 export function streamsTick(now: f64): void {
-  for (let slot: u32 = 0; slot < slotCount; slot++) {
+  slotsTrim();
+  for (let slot: u32 = 0; slot < slotsEnd; slot++) {
     const bits = flags[slot];
     const isStreamed = (bits & STREAMED) != 0;
     if (!(bits & PREFILL)) continue;
