@@ -134,6 +134,14 @@ const PROPERTY_FLAGS: Text = path(['response', 'flags']);
 /** Envoy's response flags for a failure of the upstream: request timeout, remote reset, connect failure, termination. */
 const UPSTREAM_FAILURES: u64 = (1 << 2) | (1 << 4) | (1 << 5) | (1 << 6);
 
+/** The time as it was read last, at a pick or a tick: near enough for what is a matter of seconds. */
+let clockMs: f64 = 0;
+
+function readClock(): f64 {
+  clockMs = nowMs();
+  return clockMs;
+}
+
 /** Reserves what `streams` requests at a time need. */
 export function streamsInit(streams: u32): void {
   contextsInit(streams);
@@ -219,7 +227,7 @@ export function streamRequestTrailers(context: u32): void {
 
 function decide(slot: i32, plugin: Plugin): void {
   flags[slot] &= ~DECIDES;
-  const now = nowMs();
+  const now = readClock();
   plugin.exchange.readSiblings(now, false);
   let keys: u32 = 0;
   let prompt = bodyBytes[slot];
@@ -312,7 +320,7 @@ function followUpstream(slot: i32, plugin: Plugin): void {
   if (property(PROPERTY_UPSTREAM) != STATUS_OK || resultBytes == 0) return;
   const actual = podOfAddress(plugin.pool, resultPtr, <u32>resultBytes);
   if (actual < 0 || actual == pods[slot]) return;
-  const now = nowMs();
+  const now = readClock();
   if (pods[slot] >= 0) {
     plugin.counters.countMoved();
     plugin.outcomes.add(actual, OUTCOME_ELSEWHERE, 1);
@@ -342,14 +350,14 @@ export function streamResponseBody(context: u32, bytes: u32): void {
   }
   // What a stream begins with may come before any engine work, and an error without any.
   const isEngine = (flags[slot] & (EVENTS | PREFILL)) != (EVENTS | PREFILL) && !(flags[slot] & (FAILED | REFUSED));
-  if (isEngine && podId(pods[slot]) == podIds[slot]) loadAlive(pods[slot], nowMs());
+  if (isEngine && podId(pods[slot]) == podIds[slot]) loadAlive(pods[slot], clockMs);
 }
 
 function firstToken(slot: i32): void {
   flags[slot] &= ~PREFILL;
   const pod = pods[slot];
   if (podId(pod) != podIds[slot]) return;
-  const now = nowMs();
+  const now = readClock();
   loadFirstToken(pod, uncached[slot]);
   const plugin = pluginAt(plugins[slot]);
   if (!(flags[slot] & FAILED)) {
@@ -371,7 +379,7 @@ export function streamEnd(context: u32): void {
   if (!(flags[slot] & COUNTED)) return;
   const plugin = pluginAt(plugins[slot]);
   const pod = pods[slot];
-  const now = nowMs();
+  const now = readClock();
   if (podId(pod) == podIds[slot]) {
     judge(slot, pod);
     renew(slot, plugin, now);
@@ -398,7 +406,7 @@ function judge(slot: i32, pod: i32): void {
   const plugin = pluginAt(plugins[slot]);
   if (broken || flags[slot] & FAILED) {
     plugin.counters.countFailure();
-    loadFailure(pod, nowMs());
+    loadFailure(pod, readClock());
     if (flags[slot] & FAILED) plugin.outcomes.add(pod, OUTCOME_SERVER_ERRORS, 1);
     else plugin.outcomes.addReset(pod);
   } else if (flags[slot] & ANSWERED) {
@@ -447,6 +455,7 @@ function closeScan(slot: i32): void {
  * and holding it to the end would make busy pods look busier than they are (POLICY: 1.45 against 1.05). Late streams are looked into.
  */
 export function streamsTick(now: f64): void {
+  clockMs = now;
   slotsTrim();
   for (let slot: u32 = 0; slot < slotsEnd; slot++) {
     const bits = flags[slot];
