@@ -57,13 +57,13 @@ export function proxy_on_request_trailers(context: u32, _trailers: u32): u32 {
   return ACTION_CONTINUE;
 }
 
-export function proxy_on_response_headers(context: u32, _headers: u32, _endOfStream: u32): u32 {
-  streamResponseHeaders(context);
+export function proxy_on_response_headers(context: u32, _headers: u32, endOfStream: u32): u32 {
+  streamResponseHeaders(context, endOfStream != 0);
   return ACTION_CONTINUE;
 }
 
-export function proxy_on_response_body(context: u32, bytes: u32, _endOfStream: u32): u32 {
-  streamResponseBody(context, bytes);
+export function proxy_on_response_body(context: u32, bytes: u32, endOfStream: u32): u32 {
+  streamResponseBody(context, bytes, endOfStream != 0);
   return ACTION_CONTINUE;
 }
 

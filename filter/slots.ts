@@ -15,6 +15,7 @@ export const REFUSED: u32 = 256; // the answer is an error of the client's
 export const EARLY: u32 = 512; // the answer's stream may begin before its first token
 export const SEVERAL: u32 = 1024; // more prompts than one
 export const OPEN: u32 = 2048; // the slot is in use
+export const COMPLETE: u32 = 4096; // the answer has come to its end
 
 /** No slot, no pod. */
 export const NONE: i32 = -1;

@@ -87,6 +87,7 @@ import {
   aheadTokens,
   ANSWERED,
   bodyBytes,
+  COMPLETE,
   COUNTED,
   DECIDES,
   deepestKeys,
@@ -287,7 +288,7 @@ function settle(slot: i32): void {
   flags[slot] &= ~(COUNTED | PREFILL);
 }
 
-export function streamResponseHeaders(context: u32): void {
+export function streamResponseHeaders(context: u32, endOfStream: bool): void {
   const slot = contextSlot(context);
   if (slot < 0) return;
   // An answer that comes before its request has ended, as it may where the route is not held: a pick would come too late.
@@ -298,7 +299,11 @@ export function streamResponseHeaders(context: u32): void {
   const status = statusClass();
   if (!(flags[slot] & ANSWERED)) usageOpen(slot);
   flags[slot] |= ANSWERED;
-  if (header(HEADERS_RESPONSE, HEADER_TYPE) == STATUS_OK && startsWith(VALUE_EVENT_STREAM)) flags[slot] |= EVENTS;
+  if (endOfStream) flags[slot] |= COMPLETE;
+  // A body that was read says whether a stream was asked for.
+  const mayBeEvents = (flags[slot] & STREAMED) != 0 || reasons[slot] != REASON_NONE;
+  if (mayBeEvents && header(HEADERS_RESPONSE, HEADER_TYPE) == STATUS_OK && startsWith(VALUE_EVENT_STREAM))
+    flags[slot] |= EVENTS;
   followUpstream(slot, plugin);
   flags[slot] &= ~(FAILED | REFUSED);
   if (status >= 5) flags[slot] |= FAILED;
@@ -334,9 +339,11 @@ function followUpstream(slot: i32, plugin: Plugin): void {
   plugin.exchange.publishHead(now);
 }
 
-export function streamResponseBody(context: u32, bytes: u32): void {
+export function streamResponseBody(context: u32, bytes: u32, endOfStream: bool): void {
   const slot = contextSlot(context);
-  if (slot < 0 || bytes == 0 || pods[slot] < 0) return;
+  if (slot < 0) return;
+  if (endOfStream) flags[slot] |= COMPLETE;
+  if (bytes == 0 || pods[slot] < 0) return;
   if ((flags[slot] & (EVENTS | PREFILL | EARLY)) == (EVENTS | PREFILL)) firstToken(slot);
   for (let at: u32 = 0; at < bytes; at += STREAM_CHUNK_BYTES) {
     const rest = bytes - at;
@@ -401,8 +408,7 @@ function renew(slot: i32, plugin: Plugin, now: f64): void {
 }
 
 function judge(slot: i32, pod: i32): void {
-  const hasFlags = property(PROPERTY_FLAGS) == STATUS_OK && resultBytes == 8;
-  const broken = hasFlags && (load<u64>(resultPtr) & UPSTREAM_FAILURES) != 0;
+  const broken = !(flags[slot] & COMPLETE) && hasFailureFlag();
   const plugin = pluginAt(plugins[slot]);
   if (broken || flags[slot] & FAILED) {
     plugin.counters.countFailure();
@@ -413,6 +419,12 @@ function judge(slot: i32, pod: i32): void {
     loadSuccess(pod);
     plugin.outcomes.add(pod, flags[slot] & REFUSED ? OUTCOME_CLIENT_ERRORS : OUTCOME_OK, 1);
   }
+}
+
+/** Whether Envoy gave the upstream the blame for an answer that did not come to its end. */
+function hasFailureFlag(): bool {
+  if (property(PROPERTY_FLAGS) != STATUS_OK || resultBytes != 8) return false;
+  return (load<u64>(resultPtr) & UPSTREAM_FAILURES) != 0;
 }
 
 /** What the engine says of the request it has answered corrects the estimates: bytes per token, hits, answer length. */
