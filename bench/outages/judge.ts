@@ -10,8 +10,9 @@ const traceMs = 500;
 const requestsMin = 20;
 /** What share of the hits from before the outage is right again. */
 const hitsAgain = 0.9;
-/** A request on trial now and then is not a wrong pick. */
+/** A request on trial now and then, at each worker, is not a wrong pick. */
 const strayShare = 0.06;
+const straysMin = 4;
 
 export interface Tally {
   requests: number;
@@ -72,9 +73,11 @@ export function judge(records: readonly Record[], outage: Outage, times: Times, 
   const hitsBefore = outage.isAbsentAtStart ? 1 : share(before, isHit);
   const isBroken = (record: Record): boolean =>
     record.pod === faulty || record.attempts !== 1 || record.outcome !== 'ok';
-  const usesMax = { nothing: strayShare, little: fair / 2, share: 1 }[outage.faulty];
+  const usesMax = (requests: number): number =>
+    ({ nothing: Math.max(strayShare, straysMin / requests), little: fair / 2, share: 1 })[outage.faulty];
   const isRight = (window: readonly Record[]): boolean =>
-    share(window, isHit) >= hitsBefore * hitsAgain && (outage.faulty === 'share' || share(window, isBroken) <= usesMax);
+    share(window, isHit) >= hitsBefore * hitsAgain &&
+    (outage.faulty === 'share' || share(window, isBroken) <= usesMax(window.length));
 
   const sinceMs = { begin: times.beginMs, begun: times.begunMs, end: times.endMs }[outage.since];
   const untilMs = outage.since === 'end' ? times.stopMs : times.endMs;
