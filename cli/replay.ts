@@ -137,6 +137,10 @@ async function compare(source: string, flags: ReplayFlags): Promise<ReplayDocume
     if (refused > 0) {
       process.stderr.write(`warmpath: ${refused} requests were left out: longer than ${first.engine} can hold\n`);
     }
+    const silences = results.reduce((total, result) => total + result.silences, 0);
+    if (silences > 0) {
+      process.stderr.write(`warmpath: ${silences} times a router took a replica for one that hangs; none does here\n`);
+    }
     return {
       source,
       replicas: first.replicas,

@@ -11,6 +11,8 @@ const POOL = 0;
 const SOURCE_GATEWAYS = 32;
 /** Times begin here: at time 0 the engine's table takes no touches. */
 const EPOCH_MS = 1_000_000;
+/** No pod is taken for one that hangs before it was silent for so long. */
+const SILENCE_MS_MIN = 1000;
 /** Blocks for which a gateway reserves room by default. */
 const BLOCKS_MAX = 400_000;
 
@@ -35,6 +37,8 @@ export class Router {
   readonly #slots: number[];
   readonly #keysAt: number;
   readonly #numbersAt: number;
+  readonly #aliveMs: Float64Array;
+  readonly #waits: Set<{ sentMs: number; predictedMs: number }>[];
   #promptBytes = 0;
   #firstKey = 0n;
 
@@ -46,6 +50,8 @@ export class Router {
   ) {
     this.pods = pods;
     this.#e = e;
+    this.#aliveMs = new Float64Array(pods).fill(-Infinity);
+    this.#waits = Array.from({ length: pods }, () => new Set());
     // A block is 256 bytes or more, and a token about 5; twice that leaves room for short blocks.
     const blocks = Math.min(BLOCKS_MAX, Math.ceil((pods * tokens) / 25) + 1024);
     e.tableInit(pods, blocks, BigInt(seed));
@@ -128,6 +134,33 @@ export class Router {
   }
   end(pod: number, uncachedTokens: number, isQueued: boolean): void {
     this.#e.loadEnd(this.#slots[pod]!, uncachedTokens, isQueued ? 1 : 0);
+  }
+  /** A piece of an answer came from a pod: it works. */
+  alive(pod: number, nowMs: number): void {
+    this.#aliveMs[pod] = nowMs;
+    this.#e.loadAlive(this.#slots[pod]!, EPOCH_MS + nowMs);
+  }
+  success(pod: number): void {
+    this.#e.loadSuccess(this.#slots[pod]!);
+  }
+  /** A first token is out; the filter looks after these at each tick. Gives what ends the watch. */
+  watch(pod: number, sentMs: number, predictedMs: number): () => void {
+    const wait = { sentMs, predictedMs };
+    this.#waits[pod]!.add(wait);
+    return () => this.#waits[pod]!.delete(wait);
+  }
+  /** Looks for pods that hang; gives how many were found. */
+  silences(nowMs: number): number {
+    let found = 0;
+    for (const [pod, waits] of this.#waits.entries()) {
+      if (waits.size === 0 || nowMs - this.#aliveMs[pod]! < SILENCE_MS_MIN) continue;
+      for (const { sentMs, predictedMs } of waits) {
+        if (this.#e.loadSilence(this.#slots[pod]!, EPOCH_MS + sentMs, predictedMs, EPOCH_MS + nowMs) === 0) continue;
+        found += 1;
+        break;
+      }
+    }
+    return found;
   }
   /** What the answer's usage says. */
   learn(promptBytes: number, promptTokens: number, outputTokens: number): void {

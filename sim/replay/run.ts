@@ -40,11 +40,14 @@ export interface ReplayResult {
   refused: number;
   /** Load counters that would have fallen below zero; a sign of a mistake in counting. */
   violations: number;
+  /** How often a router took a replica for one that hangs. None does here. */
+  silences: number;
   /** Requests that some router still counts as in flight at the end. */
   left: number;
 }
 
 const POLL_INTERVAL_MS = 50;
+const SILENCE_INTERVAL_MS = 50;
 
 export async function replay(
   options: ReplayOptions,
@@ -74,6 +77,7 @@ export async function replay(
   let open = 0;
   let sent = 0;
   let refused = 0;
+  let silences = 0;
 
   const advance = (session: ReplaySession, answer: string, nowMs: number): void => {
     const request = sent < limit ? session.next(answer) : null;
@@ -103,7 +107,7 @@ export async function replay(
     router.lookup(prompt);
     const pod = choose({ router, nowMs: sentMs, session: session.id, random, polled, engines });
     const uncachedTokens = router.uncachedTokens(pod);
-    const releaseMs = sentMs + router.predictedTtftMs(pod, uncachedTokens, sentMs);
+    const predictedMs = router.predictedTtftMs(pod, uncachedTokens, sentMs);
     const aheadTokens = router.dispatch(pod, uncachedTokens, sentMs);
     gateways.touch(place, pod, prompt, sentMs);
     gateways.publish(place, pod);
@@ -116,18 +120,24 @@ export async function replay(
       gateways.publish(place, pod);
     };
     // An answer that is not streamed shows no first token; the first tick after its predicted time takes its place.
-    if (!isStreamed) queue.at(Math.ceil(releaseMs / TICK_MS) * TICK_MS, release);
+    if (!isStreamed) queue.at(Math.ceil((sentMs + predictedMs) / TICK_MS) * TICK_MS, release);
+    const watched = isStreamed ? router.watch(pod, sentMs, predictedMs) : () => {};
     const words: string[] = [];
     const sequence = new Sequence(blocks, request.outputTokens, {
       token: (_, word, nowMs) => {
         if (session.readsAnswers) words.push(word);
-        if (sequence.outputTokens !== 1 || !isStreamed) return;
+        if (!isStreamed) return;
+        router.alive(pod, nowMs);
+        if (sequence.outputTokens !== 1) return;
+        watched();
         release();
         router.observeTtft(pod, nowMs - sentMs, aheadTokens);
       },
       finished: (done, nowMs) => {
         // As the filter does: what has just ended is the newest (docs/decisions/0005).
         gateways.touch(place, pod, prompt, nowMs);
+        if (!isStreamed) router.alive(pod, nowMs);
+        router.success(pod);
         router.end(pod, uncachedTokens, isQueued);
         isQueued = false;
         router.learn(prompt.bytes, done.promptTokens, done.outputTokens);
@@ -144,14 +154,23 @@ export async function replay(
   for (const session of sessions) queue.at(session.startMs, (nowMs) => advance(session, '', nowMs));
   const isOver = (): boolean => open === 0;
   gateways.start(queue, engines, isOver);
-  if (polls(options.policy)) {
-    const poll = (nowMs: number): void => {
+  const every = (intervalMs: number, action: (nowMs: number) => void): void => {
+    const run = (nowMs: number): void => {
       if (isOver()) return;
-      for (const [pod, { waiting, cache }] of engines.entries()) polled[pod] = { waiting, kvUsage: cache.usedShare };
-      queue.at(nowMs + POLL_INTERVAL_MS, poll);
+      action(nowMs);
+      queue.at(nowMs + intervalMs, run);
     };
-    queue.at(0, poll);
+    queue.at(0, run);
+  };
+  if (polls(options.policy)) {
+    every(POLL_INTERVAL_MS, () => {
+      for (const [pod, { waiting, cache }] of engines.entries()) polled[pod] = { waiting, kvUsage: cache.usedShare };
+    });
   }
+  const { routers } = gateways;
+  every(SILENCE_INTERVAL_MS, (nowMs) => {
+    for (const router of routers) silences += router.silences(nowMs);
+  });
   while (queue.run());
 
   const measured = records.filter((record) => record.measured);
@@ -164,8 +183,9 @@ export async function replay(
     promptTokens: sum((record) => record.promptTokens),
     cachedTokens: sum((record) => record.cachedTokens),
     refused,
-    left: gateways.routers.reduce((total, router) => total + router.left, 0),
-    violations: gateways.routers.reduce((total, router) => total + router.violations, 0),
+    silences,
+    left: routers.reduce((total, router) => total + router.left, 0),
+    violations: routers.reduce((total, router) => total + router.violations, 0),
   };
 }
 

@@ -119,12 +119,13 @@ describe('the same seed gives the same bytes', () => {
     expect(JSON.stringify(two)).toBe(JSON.stringify(one));
     expect(shares.at(-1)).toBe(1);
     expect(shares).toEqual(shares.toSorted((a, b) => a - b));
-    for (const { summary, left, violations, refused } of one) {
-      expect({ requests: summary.requests, left, violations, refused }).toEqual({
+    for (const { summary, left, violations, refused, silences } of one) {
+      expect({ requests: summary.requests, left, violations, refused, silences }).toEqual({
         requests: 60,
         left: 0,
         violations: 0,
         refused: 0,
+        silences: 0,
       });
     }
   });
