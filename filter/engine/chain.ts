@@ -31,6 +31,10 @@ import {
   META_SYSTEM,
   NOWHERE,
   recordOf,
+  runBlocks,
+  runCounted,
+  runKind,
+  runWords,
   tapeEnd,
   tapeFirst,
   tapeSkip,
@@ -73,7 +77,7 @@ export function chainKeys(): StaticArray<u64> {
   return keys;
 }
 
-/** For each key the bytes of prompt text up to the end of its block, in template order. */
+/** For each key what the prompt counts up to the end of its block, in template order: bytes of text, and fewer for media. */
 export function chainEnds(): StaticArray<u32> {
   return ends;
 }
@@ -149,7 +153,7 @@ function stop(why: u32): void {
 function pass(at: u32, runs: u32): u32 {
   let next = tapeSkip(at, 2);
   for (let i: u32 = 0; i < runs && next != NOWHERE; i++) {
-    next = tapeSkip(next, 1 + <u32>((tapeWord(next) >> 8) & 0xffffff));
+    next = tapeSkip(next, 1 + runWords(tapeWord(next)));
   }
   return next;
 }
@@ -169,7 +173,7 @@ function message(rec: usize, at: u32): u32 {
     const header = tapeWord(next);
     runHeaders[i] = header;
     runDigests[i] = tapeSkip(next, 1);
-    next = tapeSkip(next, 1 + <u32>((header >> 8) & 0xffffff));
+    next = tapeSkip(next, 1 + runWords(header));
   }
   if (runs == 1) {
     run(rec, runHeaders[0], runDigests[0]);
@@ -177,7 +181,7 @@ function message(rec: usize, at: u32): u32 {
   }
   for (let kind: u32 = 1; kind <= KIND_LAST; kind++) {
     for (let i: u32 = 0; i < runs; i++) {
-      if (<u32>(runHeaders[i] & 0xff) == kind) run(rec, runHeaders[i], runDigests[i]);
+      if (runKind(runHeaders[i]) == kind) run(rec, runHeaders[i], runDigests[i]);
     }
   }
   return next;
@@ -185,17 +189,27 @@ function message(rec: usize, at: u32): u32 {
 
 /** Chains the blocks of a run. */
 function run(rec: usize, header: u64, from: u32): void {
-  const kind = header & 0xff;
-  const digests = <u32>((header >> 8) & 0xffffff);
+  const kind = <u64>runKind(header);
+  const blocks = runBlocks(header);
+  const counted = runCounted(header);
   const bytes = <u32>(header >> 32);
   const blockBytes = load<u32>(rec, AT_BLOCK_BYTES);
   let at = from;
   let offset: u32 = 0;
-  for (let i: u32 = 0; i < digests && at != NOWHERE && !isStopped; i++) {
+  let before: u32 = 0;
+  for (let i: u32 = 0; i < blocks && at != NOWHERE && !isStopped; i++) {
     const size = blockSize(offset, blockBytes);
     const left = bytes - offset;
-    block(tapeWord(at), i == 0 ? kind | TAG_RUN : kind, left < size ? left : size, left < size);
+    const digest = tapeWord(at);
+    let after = left < size ? bytes : offset + size;
+    if (i >= counted) {
+      at = tapeSkip(at, 1);
+      if (at == NOWHERE) return;
+      after = <u32>tapeWord(at);
+    }
+    block(digest, i == 0 ? kind | TAG_RUN : kind, after - before, left < size);
     offset += size;
+    before = after;
     at = tapeSkip(at, 1);
   }
 }

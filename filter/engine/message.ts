@@ -31,8 +31,8 @@ import {
   tapePush,
   tapeSkip,
 } from './record';
-import { SINK_CAPTURE, SINK_NONE, SINK_PROBE, SINK_TEXT } from './shape';
-import { runByte, runBytes, runClose, runCloseWhole, runOpen } from './text';
+import { SINK_CAPTURE, SINK_KEY, SINK_MEDIA, SINK_NONE, SINK_PROBE, SINK_TEXT } from './shape';
+import { mediaByte, runByte, runBytes, runClose, runCloseWhole, runOpen } from './text';
 
 export const CAPTURE_BYTES: u32 = 64;
 // Mixed into the hash of an unknown role.
@@ -58,14 +58,14 @@ export function captured(rec: usize): u32 {
   return bytes < CAPTURE_BYTES ? bytes : CAPTURE_BYTES;
 }
 
-export function captureByte(rec: usize, byte: u32): void {
+function captureByte(rec: usize, byte: u32): void {
   const at = load<u32>(rec, AT_CAPTURE_BYTES);
   if (at < CAPTURE_BYTES) store<u8>(rec + AT_CAPTURE + at, <u8>byte);
   store<u32>(rec, at + 1, AT_CAPTURE_BYTES);
 }
 
 /** One byte of a system block that may be the billing header. Returns the sink for the next one. */
-export function probeByte(rec: usize, byte: u32): u32 {
+function probeByte(rec: usize, byte: u32): u32 {
   const at = load<u32>(rec, AT_CAPTURE_BYTES);
   if (load<u8>(billing + at) == byte) {
     store<u8>(rec + AT_CAPTURE + at, <u8>byte);
@@ -75,6 +75,25 @@ export function probeByte(rec: usize, byte: u32): u32 {
   runBytes(rec, rec + AT_CAPTURE, at);
   runByte(rec, byte);
   return SINK_TEXT;
+}
+
+/** One byte of a string that is not just text or skipped. Returns the sink for the next one. */
+export function sinkByte(rec: usize, sink: u32, byte: u32): u32 {
+  switch (sink) {
+    case SINK_CAPTURE:
+      captureByte(rec, byte);
+      return sink;
+    case SINK_PROBE:
+      return probeByte(rec, byte);
+    case SINK_KEY:
+      captureByte(rec, byte);
+      runByte(rec, byte);
+      return sink;
+    case SINK_MEDIA:
+      return mediaByte(rec, byte) ? SINK_MEDIA : SINK_TEXT;
+    default:
+      return sink;
+  }
 }
 
 /** The code of the captured role: a known one's, else a keyed hash. */

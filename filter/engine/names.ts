@@ -62,10 +62,12 @@ export const KEY_TEXT: u32 = 1;
 export const KEY_PART_TYPE: u32 = 2;
 export const KEY_SKIPPED: u32 = 3;
 export const KEY_GENERIC: u32 = 4;
+// Also inside a part's structure: its string may be a picture, a sound or a file.
+export const KEY_MEDIA: u32 = 5;
 
 const ENTRY_BYTES: usize = 32; // length u32, code u32, three words
-const ENTRIES: usize = 56;
-const entries: usize = memory.data(1792, 16);
+const ENTRIES: usize = 64;
+const entries: usize = memory.data(2048, 16);
 let entriesUsed: usize = 0;
 
 function word(name: string, from: i32): u64 {
@@ -154,6 +156,19 @@ add('output_text', 1);
 add('summary_text', 1);
 add('reasoning_text', 1);
 const TYPES_END: usize = entriesUsed;
+add('url', KEY_MEDIA);
+add('data', KEY_MEDIA);
+add('image_url', KEY_MEDIA);
+add('video_url', KEY_MEDIA);
+add('audio_url', KEY_MEDIA);
+add('file_data', KEY_MEDIA);
+add('b64_json', KEY_MEDIA);
+add('image', KEY_MEDIA);
+add('audio', KEY_MEDIA);
+add('video', KEY_MEDIA);
+add('image_embeds', KEY_MEDIA);
+add('audio_embeds', KEY_MEDIA);
+const MEDIA_END: usize = entriesUsed;
 
 /** A key of the outermost object, as the API understands it. */
 export function topKey(api: u32, capture: usize, length: u32): u32 {
@@ -179,7 +194,13 @@ export function messageKey(capture: usize, length: u32): u32 {
 
 export function partKey(capture: usize, length: u32): u32 {
   const code = find(MESSAGE_END, PART_END, capture, length);
-  return code == 0 ? KEY_GENERIC : code;
+  if (code != 0) return code;
+  return isMediaKey(capture, length) ? KEY_MEDIA : KEY_GENERIC;
+}
+
+/** Whether the string of this key may be a picture, a sound or a file. */
+export function isMediaKey(capture: usize, length: u32): bool {
+  return find(TYPES_END, MEDIA_END, capture, length) != 0;
 }
 
 /** Whether a key of a tool or a tool call is a label that no template renders. */

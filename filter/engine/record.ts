@@ -6,7 +6,11 @@
 //
 //   tape of a record      message*                                  docs/KEYS.md calls the parts of a message runs
 //   message               meta, role, run*                          meta = closed (bit 0) | system (bit 1) | runs << 8
-//   run                   header, digest*                           header = kind (8 bits) | digests << 8 (24 bits) | bytes << 32
+//   run                   header, digest*, (digest, counted)*       header = kind (4 bits) | first block with a `counted` << 4 (14 bits,
+//                                                                   all ones: none) | blocks << 18 (14 bits) | bytes << 32
+//
+// From the first block of a run that holds media on, `counted` says beside each digest how many bytes the run counts with up to there. A run
+// of 4 GiB has fewer than 500 blocks.
 //
 // A message whose meta has no closed bit was not read to its end, or the arena was full: the chain stops before it.
 import { secretGeneration, poolKeys } from './digest';
@@ -82,10 +86,16 @@ export const AT_GENERATION: usize = 708;
 export const AT_BLOCK_BYTES: usize = 712;
 export const AT_OPEN: usize = 716;
 export const AT_MODEL: usize = 720; // the model's name, up to MODEL_BYTES_MAX
-const RECORD_BYTES: usize = 720 + 128;
+// Media (text.ts).
+export const AT_MEDIA_FROM: usize = 848; // where in the run the media string at hand begins, or NOWHERE
+export const AT_MEDIA_PLAIN: usize = 852; // bytes at the beginning of a string that may be media, all without a space
+export const AT_RUN_CUT: usize = 856; // bytes of the run's media strings, those that ended, that do not count
+export const AT_RUN_COUNTED: usize = 860; // the run's first block with a `counted`, or RUN_UNCOUNTED
+const RECORD_BYTES: usize = 848 + 16;
 const CLEARED_FROM: usize = AT_CAPTURE;
 
 export const NOWHERE: u32 = 0xffffffff;
+export const RUN_UNCOUNTED: u32 = 0x3fff;
 export const META_CLOSED: u64 = 1;
 export const META_SYSTEM: u64 = 2;
 
@@ -194,6 +204,30 @@ export function tapePush(rec: usize, word: u64): u32 {
   store<u32>(rec, at + 1, AT_TAPE_AT);
   store<u32>(rec, left - 1, AT_TAPE_LEFT);
   return at;
+}
+
+/** The header of a run. */
+export function runHeader(kind: u32, counted: u32, blocks: u32, bytes: u32): u64 {
+  return (<u64>((kind & 15) | ((counted & 0x3fff) << 4) | (blocks << 18))) | ((<u64>bytes) << 32);
+}
+
+export function runKind(header: u64): u32 {
+  return (<u32>header) & 15;
+}
+
+export function runCounted(header: u64): u32 {
+  return ((<u32>header) >> 4) & 0x3fff;
+}
+
+export function runBlocks(header: u64): u32 {
+  return (<u32>header) >> 18;
+}
+
+/** The words of a run behind its header. */
+export function runWords(header: u64): u32 {
+  const blocks = runBlocks(header);
+  const counted = runCounted(header);
+  return counted < blocks ? blocks + (blocks - counted) : blocks;
 }
 
 export function tapeWord(at: u32): u64 {

@@ -22,10 +22,12 @@ import {
 } from './message';
 import {
   API_MESSAGES,
+  isMediaKey,
   isSkippedInEntry,
   isTextType,
   KEY_GENERIC,
   KEY_INPUT,
+  KEY_MEDIA,
   KEY_MESSAGES,
   KEY_MODEL,
   KEY_NAME,
@@ -45,6 +47,7 @@ import {
   KIND_NAME,
   KIND_PROMPT_IDS,
   KIND_PROMPT_TEXT,
+  KIND_REASONING,
   KIND_TOOLS,
   kindOfKey,
   messageKey,
@@ -71,6 +74,7 @@ import {
   AT_RAW_DEPTH,
   AT_RAW_PLACE,
   AT_ROLE,
+  AT_RUN_KIND,
   AT_SEEN_MESSAGE,
   AT_SEEN_PART,
   AT_SEEN_TOP,
@@ -81,7 +85,7 @@ import {
   AT_TOOLS_BYTES,
   AT_TOOLS_DIGEST,
 } from './record';
-import { runByte, runBytes, runClose, runCloseWhole, runOpenWhole } from './text';
+import { mediaEnd, mediaStart, runByte, runBytes, runClose, runCloseWhole, runOpenWhole } from './text';
 
 // Where the bytes of a string or number go.
 export const SINK_NONE: u32 = 0;
@@ -89,6 +93,10 @@ export const SINK_TEXT: u32 = 1;
 export const SINK_CAPTURE: u32 = 2;
 export const SINK_PROBE: u32 = 3;
 export const SINK_ID: u32 = 4;
+// A key inside a part's structure: text, and captured.
+export const SINK_KEY: u32 = 5;
+// The beginning of a string that may be media: text that is looked at.
+export const SINK_MEDIA: u32 = 6;
 
 const PLACE_OUTSIDE: u32 = 0;
 const PLACE_TOP: u32 = 1;
@@ -103,6 +111,7 @@ const PLACE_RAW: u32 = 9;
 
 const STRING_BEGIN: u32 = 0xff;
 const STRING_END: u32 = 0xfe;
+
 /** Marks a key that bears on the prompt; false when it was there before, since then which one counts differs between parsers. */
 function firstTime(rec: usize, at: usize, key: u32): bool {
   const seen = load<u32>(rec + at);
@@ -115,10 +124,13 @@ export function keyStart(rec: usize): u32 {
   const place = load<u32>(rec, AT_PLACE);
   if (place == PLACE_SKIP) return SINK_NONE;
   if (place != PLACE_RAW) return capture(rec);
-  const isEntry =
-    load<u32>(rec, AT_RAW_PLACE) != PLACE_PART &&
-    load<u32>(rec, AT_DEPTH) == load<u32>(rec, AT_RAW_DEPTH) + 2 &&
-    (load<u64>(rec, AT_STACK) & 2) == 0;
+  const kind = load<u32>(rec, AT_RUN_KIND);
+  if (kind == KIND_CONTENT || kind == KIND_REASONING) {
+    runByte(rec, STRING_BEGIN);
+    capture(rec);
+    return SINK_KEY;
+  }
+  const isEntry = load<u32>(rec, AT_DEPTH) == load<u32>(rec, AT_RAW_DEPTH) + 2 && (load<u64>(rec, AT_STACK) & 2) == 0;
   if (isEntry) return capture(rec);
   runByte(rec, STRING_BEGIN);
   return SINK_TEXT;
@@ -142,13 +154,14 @@ export function keyEnd(rec: usize, sink: u32): bool {
     case PLACE_PART:
       key = partKey(name, bytes);
       if (key <= KEY_PART_TYPE) isFirst = firstTime(rec, AT_SEEN_PART, key);
-      else if (key == KEY_GENERIC) {
+      else if (key >= KEY_GENERIC) {
         store<u32>(rec, 1, AT_PART_MARKED);
         framed(rec);
       }
       break;
     case PLACE_RAW:
-      if (sink == SINK_TEXT) runByte(rec, STRING_END);
+      if (sink == SINK_KEY && isMediaKey(name, bytes)) key = KEY_MEDIA;
+      if (sink != SINK_CAPTURE) runByte(rec, STRING_END);
       else if (isSkippedInEntry(name, bytes)) key = KEY_SKIPPED;
       else framed(rec);
       break;
@@ -191,19 +204,29 @@ export function stringStart(rec: usize): u32 {
         return SINK_PROBE;
       }
       if (key == KEY_PART_TYPE) return capture(rec);
-      if (key == KEY_SKIPPED) return SINK_NONE;
-      runByte(rec, STRING_BEGIN);
-      return SINK_TEXT;
+      return framedStart(rec, key);
     case PLACE_PROMPTS:
       flatClose(rec);
       return promptOpen(rec, KIND_PROMPT_TEXT);
     case PLACE_RAW:
-      if (key == KEY_SKIPPED) return SINK_NONE;
-      runByte(rec, STRING_BEGIN);
-      return SINK_TEXT;
+      return framedStart(rec, key);
     default:
       return SINK_NONE;
   }
+}
+
+/** Begins a string of structure. */
+function framedStart(rec: usize, key: u32): u32 {
+  if (key == KEY_SKIPPED) return SINK_NONE;
+  runByte(rec, STRING_BEGIN);
+  if (key != KEY_MEDIA) return SINK_TEXT;
+  mediaStart(rec);
+  return SINK_MEDIA;
+}
+
+function framedEnd(rec: usize, key: u32): void {
+  if (key == KEY_MEDIA) mediaEnd(rec);
+  runByte(rec, STRING_END);
 }
 
 export function stringEnd(rec: usize, sink: u32): void {
@@ -224,14 +247,14 @@ export function stringEnd(rec: usize, sink: u32): void {
       if (key == KEY_PART_TYPE) {
         memory.copy(rec + AT_PART_TYPE, rec + AT_CAPTURE, CAPTURE_BYTES);
         store<u32>(rec, load<u32>(rec, AT_CAPTURE_BYTES), AT_PART_TYPE_BYTES);
-      } else if (key == KEY_GENERIC) runByte(rec, STRING_END);
+      } else if (key >= KEY_GENERIC) framedEnd(rec, key);
       else if (sink == SINK_PROBE) runBytes(rec, rec + AT_CAPTURE, load<u32>(rec, AT_CAPTURE_BYTES));
       break;
     case PLACE_PROMPTS:
       promptClose(rec);
       break;
     case PLACE_RAW:
-      if (sink == SINK_TEXT) runByte(rec, STRING_END);
+      if (sink != SINK_NONE) framedEnd(rec, key);
       break;
     default:
       break;
@@ -296,7 +319,7 @@ function openFrom(rec: usize, place: u32, key: u32, isObject: bool): u32 {
       store<u32>(rec, 0, AT_PART_TYPE_BYTES);
       return PLACE_PART;
     case PLACE_PART:
-      return key == KEY_GENERIC ? rawEnter(rec, place, isObject) : skipEnter(rec, place);
+      return key >= KEY_GENERIC ? rawEnter(rec, place, isObject) : skipEnter(rec, place);
     case PLACE_PROMPTS:
       flatClose(rec);
       if (isObject) return skipEnter(rec, place);
@@ -421,5 +444,5 @@ export function literalEnd(rec: usize, text: u64): void {
 
 function isScalarText(rec: usize, place: u32): bool {
   const key = load<u32>(rec, AT_KEY);
-  return place == PLACE_RAW ? key != KEY_SKIPPED : place == PLACE_PART && key == KEY_GENERIC;
+  return place == PLACE_RAW ? key != KEY_SKIPPED : place == PLACE_PART && key >= KEY_GENERIC;
 }

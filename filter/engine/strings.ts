@@ -15,8 +15,8 @@ import {
   AT_STATE,
   AT_STRIPE,
 } from './record';
-import { captureByte, probeByte } from './message';
-import { keyEnd, SINK_CAPTURE, SINK_NONE, SINK_PROBE, SINK_TEXT, stringEnd } from './shape';
+import { sinkByte } from './message';
+import { keyEnd, SINK_CAPTURE, SINK_NONE, SINK_TEXT, stringEnd } from './shape';
 import { runByte, stripeDirect, stripeFull } from './text';
 
 // 256 entries each: the byte that a simple escape stands for, or 0; the value of a hexadecimal digit, or 255.
@@ -43,7 +43,7 @@ store<u8>(escapes + 0x74, 0x09);
 
 /** Bytes of a string, up to its closing quote, an escape or the end of the chunk. */
 export function stringBytes(rec: usize, from: usize, end: usize): usize {
-  let sink = load<u32>(rec, AT_SINK);
+  const sink = load<u32>(rec, AT_SINK);
   let p = from;
   store<u32>(rec, STATE_STRING, AT_STATE);
   if (sink == SINK_TEXT) p = textBytes(rec, p, end);
@@ -60,13 +60,12 @@ export function stringBytes(rec: usize, from: usize, end: usize): usize {
     while (p < end) {
       const c = load<u8>(p);
       if (c == 0x22 || c == 0x5c || c < 0x20) break;
-      if (sink == SINK_CAPTURE) captureByte(rec, c);
-      else {
-        sink = probeByte(rec, c);
-        store<u32>(rec, sink, AT_SINK);
-        if (sink != SINK_PROBE) return p + 1;
-      }
       p++;
+      const next = sinkByte(rec, sink, c);
+      if (next != sink) {
+        store<u32>(rec, next, AT_SINK);
+        return p;
+      }
     }
   }
   if (p >= end) return p;
@@ -314,6 +313,5 @@ function codePoint(rec: usize, code: u32): void {
 function put(rec: usize, byte: u32): void {
   const sink = load<u32>(rec, AT_SINK);
   if (sink == SINK_TEXT) runByte(rec, byte);
-  else if (sink == SINK_CAPTURE) captureByte(rec, byte);
-  else if (sink == SINK_PROBE) store<u32>(rec, probeByte(rec, byte), AT_SINK);
+  else store<u32>(rec, sinkByte(rec, sink, byte), AT_SINK);
 }

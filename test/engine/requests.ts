@@ -124,8 +124,30 @@ const part: fc.Arbitrary<Value> = fc.oneof(
   text as fc.Arbitrary<Value>,
   json,
 );
-const parts = fc.array(part, { maxLength: 5 });
-const content = fc.oneof(text as fc.Arbitrary<Value>, parts as fc.Arbitrary<Value>, fc.constant(null), json);
+
+// Media: data long enough to count less than its bytes, short of it, and text under a key of media. Some begin with an escape when spelt.
+const data = fc
+  .tuple(
+    fc.constantFrom('data:image/png;base64,', 'https://example.com/', '', 'a b ', 'x'.repeat(63) + ' ', 'é', '/'),
+    fc.constantFrom('QUJD', '/9j+', 'iVBORw0KGgo', 'é', 'words and '),
+    fc.integer({ min: 0, max: 9000 }),
+  )
+  .map(([head, unit, bytes]): Value => head + unit.repeat(Math.ceil(bytes / unit.length)));
+const source = fc.oneof(
+  fc.record({ type: fc.constantFrom<Value>('base64', 'url', 'text', 'data'), media_type: short, data }),
+  shuffled({ url: data, detail: short, data: json, file_data: data, ['k'.repeat(70)]: data, video: fc.array(data) }),
+);
+const medium: fc.Arbitrary<Value> = fc.oneof(
+  shuffled({ type, image_url: fc.oneof(data, source), text, audio: data, b64_json: data, urls: data, id: data }),
+  fc.record({ type: fc.constant('image'), source }) as fc.Arbitrary<Value>,
+  fc.record({
+    type: fc.constant('tool_result'),
+    content: fc.array(fc.record({ type: fc.constant('image'), source }) as fc.Arbitrary<Value>, { maxLength: 2 }),
+  }) as fc.Arbitrary<Value>,
+  source,
+);
+const parts = fc.array(fc.oneof({ weight: 2, arbitrary: part }, { weight: 1, arbitrary: medium }), { maxLength: 5 });
+const content = fc.oneof(text as fc.Arbitrary<Value>, parts as fc.Arbitrary<Value>, fc.constant(null), json, source);
 const role = fc.oneof(
   fc.constantFrom<Value>(
     'system',

@@ -150,32 +150,56 @@ function depthOf(value: Json): number {
   return isObject(value) ? 1 + Math.max(0, ...Object.values(value).map(depthOf)) : 0;
 }
 
-function join(...parts: Uint8Array[]): Uint8Array {
-  return Uint8Array.from(parts.flatMap((part) => [...part]));
-}
-const utf8 = (text: string): Uint8Array => encoder.encode(text);
-const BEGIN = Uint8Array.of(0xff);
-const END = Uint8Array.of(0xfe);
-const framed = (text: string): Uint8Array => join(BEGIN, utf8(text), END);
-const framedStart = (text: string): Uint8Array => join(BEGIN, utf8(text).subarray(0, 64), END);
+/** Bytes of a run. Those that do not count bear the mark UNCOUNTED. */
+type Text = Uint16Array;
+const UNCOUNTED = 0x100;
+const bytesOf = (text: Text): Uint8Array => Uint8Array.from(text);
+const counted = (text: Text): number => text.filter((byte) => byte < UNCOUNTED).length;
 
-/** JSON as minified structure. In entries (objects right in the outermost array) labels are left out. */
-function structure(value: Json, inEntries: boolean): Uint8Array {
-  if (typeof value === 'string') return framed(value);
+function join(...parts: Text[]): Text {
+  const all = new Uint16Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    all.set(part, at);
+    at += part.length;
+  }
+  return all;
+}
+const utf8 = (text: string): Text => Uint16Array.from(encoder.encode(text));
+const BEGIN = Uint16Array.of(0xff);
+const END = Uint16Array.of(0xfe);
+const framed = (text: string): Text => join(BEGIN, utf8(text), END);
+const framedStart = (text: string): Text => join(BEGIN, utf8(text).subarray(0, 64), END);
+
+const MEDIA_KEYS = ['url', 'image_url', 'video_url', 'audio_url', 'data', 'file_data', 'b64_json'];
+MEDIA_KEYS.push('image', 'audio', 'video', 'image_embeds', 'audio_embeds');
+
+/** A string that may be media: of those behind its first 1,024 bytes every 64th counts. */
+function framedMedia(text: string): Text {
+  if (!/^[!-~]{64}/.test(text)) return framed(text);
+  const bytes = utf8(text).map((byte, i) => (i < 1024 || (i + 1) % 64 === 0 ? byte : byte | UNCOUNTED));
+  return join(BEGIN, bytes, END);
+}
+
+/** JSON as minified structure. In entries (objects right in the outermost array) labels are left out. Parts have media. */
+function structure(value: Json, where: 'part' | 'entries' | 'plain', key?: string): Text {
+  const isMedia = where === 'part' && key !== undefined && MEDIA_KEYS.includes(key);
+  if (typeof value === 'string') return isMedia ? framedMedia(value) : framed(value);
   if (value instanceof Num) return utf8(value.source);
+  const inside = where === 'part' ? 'part' : 'plain';
   if (Array.isArray(value)) {
-    const items = value.map((item) => (inEntries && isObject(item) ? entry(item) : structure(item, false)));
+    const items = value.map((item) => (where === 'entries' && isObject(item) ? entry(item) : structure(item, inside)));
     return join(utf8('['), ...items.flatMap((item, i) => (i === 0 ? [item] : [utf8(','), item])), utf8(']'));
   }
   if (!isObject(value)) return utf8(String(value));
-  const members = Object.entries(value).flatMap(([key, member]) => [framed(key), structure(member, false)]);
+  const members = Object.entries(value).flatMap(([name, member]) => [framed(name), structure(member, inside, name)]);
   return join(utf8('{'), ...members, utf8('}'));
 }
 
-function entry(value: JsonObject): Uint8Array {
+function entry(value: JsonObject): Text {
   const members = Object.entries(value)
     .filter(([key]) => !['id', 'index', 'cache_control'].includes(key))
-    .flatMap(([key, member]) => [framedStart(key), structure(member, false)]);
+    .flatMap(([key, member]) => [framedStart(key), structure(member, 'plain')]);
   return join(utf8('{'), ...members, utf8('}'));
 }
 
@@ -183,10 +207,10 @@ const TEXT_TYPES = ['text', 'input_text', 'output_text', 'summary_text', 'reason
 const PART_LABELS = ['annotations', 'logprobs', 'citations', 'signature', 'tool_use_id', 'status', 'call_id'];
 PART_LABELS.push('cache_control', 'id', 'index');
 
-function partText(part: Json, dropsBilling: boolean): Uint8Array {
+function partText(part: Json, dropsBilling: boolean): Text {
   if (typeof part === 'string') return utf8(part);
-  if (!isObject(part)) return new Uint8Array();
-  const pieces: Uint8Array[] = [];
+  if (!isObject(part)) return new Uint16Array();
+  const pieces: Text[] = [];
   let isMarked = false;
   for (const [key, value] of Object.entries(part)) {
     if (key === 'type' || PART_LABELS.includes(key)) continue;
@@ -196,7 +220,7 @@ function partText(part: Json, dropsBilling: boolean): Uint8Array {
       continue;
     }
     isMarked = true;
-    pieces.push(framedStart(key), structure(value, false));
+    pieces.push(framedStart(key), structure(value, 'part', key));
   }
   const type = part['type'];
   const typeText = typeof type === 'string' ? type : '';
@@ -208,7 +232,7 @@ function partText(part: Json, dropsBilling: boolean): Uint8Array {
 
 interface Run {
   kind: number;
-  bytes: Uint8Array;
+  text: Text;
 }
 interface Message {
   role: bigint;
@@ -236,7 +260,7 @@ const KINDS: Record<string, number> = {
 function roleCode(keys: PoolKeys, role: string): bigint {
   const known = Object.hasOwn(ROLES, role) ? ROLES[role] : undefined;
   if (known !== undefined) return known;
-  const bytes = utf8(role).subarray(0, 64);
+  const bytes = encoder.encode(role).subarray(0, 64);
   const padded = new Uint8Array(64);
   padded.set(bytes);
   let hash = BigInt(bytes.length);
@@ -245,19 +269,19 @@ function roleCode(keys: PoolKeys, role: string): bigint {
   return hash | (1n << 63n);
 }
 
-function fieldBytes(kind: number, value: Json): Uint8Array {
+function fieldText(kind: number, value: Json): Text {
   if (typeof value === 'string') return utf8(value);
-  if (value instanceof Num || typeof value !== 'object' || value === null || kind === 1) return new Uint8Array();
+  if (value instanceof Num || typeof value !== 'object' || value === null || kind === 1) return new Uint16Array();
   if (Array.isArray(value) && kind !== CALLS) return join(...value.map((part) => partText(part, false)));
-  const bytes = structure(value, true);
-  return bytes.length === 2 ? new Uint8Array() : bytes;
+  const whole = structure(value, kind === CALLS ? 'entries' : 'part');
+  return whole.length === 2 ? new Uint16Array() : whole;
 }
 
 function readMessage(keys: PoolKeys, message: JsonObject, isItem: boolean): Message {
   const runs = Object.entries(message)
     .filter(([key]) => Object.hasOwn(KINDS, key))
-    .map(([key, value]) => ({ kind: KINDS[key]!, bytes: fieldBytes(KINDS[key]!, value) }))
-    .filter((run) => run.bytes.length > 0)
+    .map(([key, value]) => ({ kind: KINDS[key]!, text: fieldText(KINDS[key]!, value) }))
+    .filter((run) => run.text.length > 0)
     .sort((a, b) => a.kind - b.kind);
   let role = typeof message['role'] === 'string' ? roleCode(keys, message['role']) : 0n;
   const type = message['type'];
@@ -265,35 +289,35 @@ function readMessage(keys: PoolKeys, message: JsonObject, isItem: boolean): Mess
   return { role, runs };
 }
 
-const text = (kind: number, role: bigint, bytes: Uint8Array): Message => ({
+const oneRun = (kind: number, role: bigint, text: Text): Message => ({
   role,
-  runs: bytes.length > 0 ? [{ kind, bytes }] : [],
+  runs: text.length > 0 ? [{ kind, text }] : [],
 });
 
-function idBytes(ids: Num[]): Uint8Array {
+function idText(ids: Num[]): Text {
   const bytes = new Uint8Array(ids.length * 4);
   ids.forEach((id, i) => {
     let value = 0;
     for (const c of id.source) value = (Math.imul(value, 10) + c.charCodeAt(0) - 0x30) >>> 0;
     view(bytes).setUint32(i * 4, value, true);
   });
-  return bytes;
+  return Uint16Array.from(bytes);
 }
 
 function readPrompts(prompt: Json | undefined): Message[] {
-  if (typeof prompt === 'string') return [text(5, ROLE_PROMPT, utf8(prompt))];
+  if (typeof prompt === 'string') return [oneRun(5, ROLE_PROMPT, utf8(prompt))];
   if (!Array.isArray(prompt)) return [];
   const messages: Message[] = [];
   let flat: Num[] = [];
   const closeFlat = (): void => {
-    if (flat.length > 0) messages.push(text(6, ROLE_PROMPT, idBytes(flat)));
+    if (flat.length > 0) messages.push(oneRun(6, ROLE_PROMPT, idText(flat)));
     flat = [];
   };
   for (const item of prompt) {
     if (item instanceof Num) flat.push(item);
     else if (typeof item === 'string' || Array.isArray(item) || isObject(item)) closeFlat();
-    if (typeof item === 'string') messages.push(text(5, ROLE_PROMPT, utf8(item)));
-    if (Array.isArray(item)) messages.push(text(6, ROLE_PROMPT, idBytes(item.filter((id) => id instanceof Num))));
+    if (typeof item === 'string') messages.push(oneRun(5, ROLE_PROMPT, utf8(item)));
+    if (Array.isArray(item)) messages.push(oneRun(6, ROLE_PROMPT, idText(item.filter((id) => id instanceof Num))));
   }
   closeFlat();
   return messages;
@@ -305,13 +329,13 @@ function readMessages(keys: PoolKeys, path: string, body: JsonObject): Message[]
   const system = path === '/v1/messages' ? body['system'] : path === '/v1/responses' ? body['instructions'] : null;
   const list = path === '/v1/responses' ? body['input'] : body['messages'];
   const messages: Message[] = [];
-  let systemBytes: Uint8Array = new Uint8Array();
-  if (typeof system === 'string') systemBytes = utf8(system);
+  let systemText: Text = new Uint16Array();
+  if (typeof system === 'string') systemText = utf8(system);
   if (Array.isArray(system)) {
-    systemBytes = join(...system.map((part) => partText(part, path === '/v1/messages')));
+    systemText = join(...system.map((part) => partText(part, path === '/v1/messages')));
   }
-  if (systemBytes.length > 0) messages.push(text(CONTENT, 1n, systemBytes));
-  if (typeof list === 'string' && path === '/v1/responses') messages.push(text(CONTENT, 3n, utf8(list)));
+  if (systemText.length > 0) messages.push(oneRun(CONTENT, 1n, systemText));
+  if (typeof list === 'string' && path === '/v1/responses') messages.push(oneRun(CONTENT, 3n, utf8(list)));
   if (Array.isArray(list)) {
     messages.push(...list.filter(isObject).map((item) => readMessage(keys, item, path === '/v1/responses')));
   }
@@ -325,11 +349,12 @@ type Step =
 function messageSteps(keys: PoolKeys, message: Message, blockBytes: number): Step[] {
   const steps: Step[] = [{ silent: true, value: message.role, tag: 0x300n }];
   for (const run of message.runs) {
-    for (let offset = 0; offset < run.bytes.length;) {
+    for (let offset = 0; offset < run.text.length;) {
       const size = Math.max(blockBytes, Math.floor(offset / 16 / 256) * 256);
-      const block = run.bytes.subarray(offset, offset + size);
+      const block = run.text.subarray(offset, offset + size);
       const tag = BigInt(run.kind) | (offset === 0 ? 0x100n : 0n);
-      steps.push({ silent: false, value: digest(keys, block), tag, bytes: block.length, isShort: block.length < size });
+      const value = digest(keys, bytesOf(block));
+      steps.push({ silent: false, value, tag, bytes: counted(block), isShort: block.length < size });
       offset += size;
     }
   }
@@ -349,14 +374,14 @@ export function oracleKeys(secret: Uint8Array, path: string, body: string, setti
   const keys = deriveKeys(secret);
   const messages = readMessages(keys, path, parsed);
   const toolsValue = path === '/v1/completions' ? null : (parsed['tools'] ?? null);
-  let tools: Uint8Array = new Uint8Array();
-  if (Array.isArray(toolsValue) || isObject(toolsValue)) tools = structure(toolsValue, true);
-  if (tools.length === 2) tools = new Uint8Array();
+  let tools: Text = new Uint16Array();
+  if (Array.isArray(toolsValue) || isObject(toolsValue)) tools = structure(toolsValue, 'entries');
+  if (tools.length === 2) tools = new Uint16Array();
 
   const promptBytes =
-    tools.length + messages.flatMap((message) => message.runs).reduce((sum, run) => sum + run.bytes.length, 0);
+    tools.length + messages.flatMap((message) => message.runs).reduce((sum, run) => sum + counted(run.text), 0);
   const modelText = typeof parsed['model'] === 'string' ? parsed['model'] : null;
-  const modelBytes = modelText === null ? new Uint8Array() : utf8(modelText);
+  const modelBytes = encoder.encode(modelText ?? '');
   const model = modelBytes.length < 256 ? new TextDecoder().decode(modelBytes.subarray(0, 128)) : '';
   const result = { ...none, promptBytes, model, stream: parsed['stream'] === true };
   if (promptBytes === 0) return { ...result, reason: 'no-prompt' };
@@ -368,7 +393,7 @@ export function oracleKeys(secret: Uint8Array, path: string, body: string, setti
   const blockBytes = settings.blockBytes ?? 256;
   const toolsStep: Step = {
     silent: false,
-    value: digest(keys, tools),
+    value: digest(keys, bytesOf(tools)),
     tag: 0x107n,
     bytes: tools.length,
     isShort: false,
@@ -381,7 +406,7 @@ export function oracleKeys(secret: Uint8Array, path: string, body: string, setti
 
   const salt = parsed['cache_salt'];
   const modelDigest = modelText === null ? 0n : digest(keys, modelBytes);
-  const saltDigest = typeof salt === 'string' ? digest(keys, utf8(salt)) : 0n;
+  const saltDigest = typeof salt === 'string' ? digest(keys, encoder.encode(salt)) : 0n;
   let state = chainStep(keys, modelDigest, saltDigest, 0x697461706d726177n);
   let end = 0;
   const window = settings.windowBytes ?? 0;
