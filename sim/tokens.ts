@@ -124,6 +124,11 @@ export class BlockHasher {
     }
   }
 
+  /** Mixes in a text that has no tokens. */
+  tokenless(text: string): void {
+    for (let i = 0; i < text.length; i++) this.#mix(text.charCodeAt(i));
+  }
+
   #mix(code: number): void {
     this.#laneA = Math.imul(this.#laneA ^ code, 0x01000193);
     this.#laneB = (Math.imul(this.#laneB, 0x2c1b3c6d) + code) | 0;
@@ -158,6 +163,16 @@ export const MESSAGE_OVERHEAD_TOKENS = 5;
 /** What ChatML adds at the end: the opening of the answer. */
 export const ANSWER_OVERHEAD_TOKENS = 3;
 
+const MEDIA_CHARS = 1024;
+const MEDIA_SHARE = 64;
+
+/** Data of a picture or a file has far fewer tokens than its letters would be, but all of it tells it from another. */
+function shortened(hasher: BlockHasher, value: unknown): unknown {
+  if (typeof value !== 'string' || value.length <= MEDIA_CHARS || !/^[!-~]{64}/.test(value)) return value;
+  hasher.tokenless(value);
+  return value.slice(0, MEDIA_CHARS + Math.floor((value.length - MEDIA_CHARS) / MEDIA_SHARE));
+}
+
 function feedContent(hasher: BlockHasher, content: unknown): void {
   if (typeof content === 'string') {
     hasher.text(content);
@@ -172,7 +187,7 @@ function feedContent(hasher: BlockHasher, content: unknown): void {
       else {
         // Anything that is not text is a mark and what identifies it.
         hasher.special(SPECIAL_IMAGE);
-        hasher.text(JSON.stringify(part));
+        hasher.text(JSON.stringify(part, (_key, value: unknown) => shortened(hasher, value)));
       }
     }
   }

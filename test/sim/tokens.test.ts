@@ -102,6 +102,22 @@ describe('chat template', () => {
     expect(two.keys).toEqual(one.keys);
   });
 
+  test('a picture has few tokens, and is told from another by all its data', () => {
+    const withPicture = (data: string): BlockHasher => {
+      const hasher = new BlockHasher();
+      const picture = { type: 'image_url', image_url: { url: `data:image/png;base64,${data}` } };
+      renderChat(hasher, { messages: [{ role: 'user', content: [{ type: 'text', text: textOf(1, 64) }, picture] }] });
+      return hasher;
+    };
+    const data = 'iVBORw0KGgoAAAANSUhEUgAA'.repeat(40_000);
+    const one = withPicture(data);
+    const two = withPicture(`${data.slice(0, -1)}B`);
+    expect(one.tokens).toBeLessThan(8000);
+    expect(two.tokens).toBe(one.tokens);
+    expect(two.keys.filter((key) => one.keys.includes(key))).toEqual(one.keys.slice(0, 4));
+    expect(withPicture(data).keys).toEqual(one.keys);
+  });
+
   test('tools stand between the system text and the turns', () => {
     const messages = [
       { role: 'system', content: textOf(1, 160) },
