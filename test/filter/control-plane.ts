@@ -122,9 +122,9 @@ export class FakeControlPlane {
   }
 }
 
-/** Keys and ends of the one prompt that was reported since the reports were cleared; none when no touch came. */
+/** Keys and ends of the one prompt that was reported since the reports were cleared; none when no touch with keys came: renewals have none. */
 export function touchedKeys(plane: FakeControlPlane): { keys: bigint[]; ends: number[] } {
-  const [touch] = plane.touched();
+  const touch = plane.touched().find(({ keys }) => keys.length > 0);
   let end = 0;
   return { keys: [...(touch?.keys ?? [])], ends: [...(touch?.weights ?? [])].map((weight) => (end += weight)) };
 }
