@@ -139,7 +139,9 @@ async function compare(source: string, flags: ReplayFlags): Promise<ReplayDocume
     }
     const silences = results.reduce((total, result) => total + result.silences, 0);
     if (silences > 0) {
-      process.stderr.write(`warmpath: ${silences} times a router took a replica for one that hangs; none does here\n`);
+      process.stderr.write(
+        `warmpath: routers took replicas for hung ones ${silences === 1 ? 'once' : `${silences} times`}; none is here\n`,
+      );
     }
     return {
       source,
