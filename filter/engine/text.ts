@@ -102,12 +102,10 @@ function blockEnd(rec: usize, bytes: u32, offset: u32): void {
   if (tapePush(rec, digest) == NOWHERE) return;
   const count = load<u32>(rec, AT_RUN_COUNT);
   const uncounted = cutAt(rec, offset);
-  let isCounted = load<u32>(rec, AT_RUN_COUNTED) != RUN_UNCOUNTED;
-  if (uncounted > 0 && !isCounted) {
-    store<u32>(rec, count, AT_RUN_COUNTED);
-    isCounted = true;
+  if (uncounted > 0) {
+    if (load<u32>(rec, AT_RUN_COUNTED) == RUN_UNCOUNTED) store<u32>(rec, count, AT_RUN_COUNTED);
+    if (tapePush(rec, offset - uncounted) == NOWHERE) return;
   }
-  if (isCounted && tapePush(rec, offset - uncounted) == NOWHERE) return;
   store<u32>(rec, count + 1, AT_RUN_COUNT);
 }
 
