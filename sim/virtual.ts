@@ -172,22 +172,7 @@ export function runVirtual(options: VirtualOptions): VirtualResult {
       },
       finished: (done, nowMs) => {
         chooser.finished?.(arrival, replica, done, nowMs);
-        records.push({
-          session: session.id,
-          measured: request.measured,
-          sentMs,
-          ttftMs: done.firstTokenMs - sentMs,
-          tpotMs: done.outputTokens > 1 ? (nowMs - done.firstTokenMs) / (done.outputTokens - 1) : null,
-          e2eMs: nowMs - sentMs,
-          promptTokens: done.promptTokens,
-          cachedTokens: done.cachedTokens,
-          outputTokens: done.outputTokens,
-          pod: `replica-${replica}`,
-          status: 200,
-          failed: false,
-          hung: false,
-          error: null,
-        });
+        records.push(recordOf(session.id, request.measured, done, replica, sentMs, nowMs));
         advance(session, words.join(''), nowMs);
       },
     });
@@ -261,5 +246,32 @@ export function oracle(): Chooser {
     finished: (_, replica) => {
       inFlight[replica]! -= 1;
     },
+  };
+}
+
+/** What a request that a virtual replica has finished looks like to whoever sums up. */
+export function recordOf(
+  session: string,
+  measured: boolean,
+  done: Sequence,
+  replica: number,
+  sentMs: number,
+  nowMs: number,
+): RequestRecord {
+  return {
+    session,
+    measured,
+    sentMs,
+    ttftMs: done.firstTokenMs - sentMs,
+    tpotMs: done.outputTokens > 1 ? (nowMs - done.firstTokenMs) / (done.outputTokens - 1) : null,
+    e2eMs: nowMs - sentMs,
+    promptTokens: done.promptTokens,
+    cachedTokens: done.cachedTokens,
+    outputTokens: done.outputTokens,
+    pod: `replica-${replica}`,
+    status: 200,
+    failed: false,
+    hung: false,
+    error: null,
   };
 }

@@ -6,7 +6,7 @@ import { Sequence } from '../engine.ts';
 import { Random } from '../random.ts';
 import { summarise, type DriveSummary, type RequestRecord } from '../summary.ts';
 import { spread } from '../tokens.ts';
-import { EventQueue, VirtualReplicas } from '../virtual.ts';
+import { EventQueue, recordOf, VirtualReplicas } from '../virtual.ts';
 import { Gateways, TICK_MS } from './gateways.ts';
 import { choiceOf, polls, type Polled, type ReplayPolicy } from './policies.ts';
 import {
@@ -142,7 +142,7 @@ export async function replay(
         isQueued = false;
         router.learn(prompt.bytes, done.promptTokens, done.outputTokens);
         gateways.publish(place, pod);
-        records.push(recordOf(session, request, done, pod, sentMs, nowMs));
+        records.push(recordOf(session.id, request.measured, done, pod, sentMs, nowMs));
         advance(session, words.join(''), nowMs);
       },
     });
@@ -186,31 +186,5 @@ export async function replay(
     silences,
     left: routers.reduce((total, router) => total + router.left, 0),
     violations: routers.reduce((total, router) => total + router.violations, 0),
-  };
-}
-
-function recordOf(
-  session: ReplaySession,
-  request: ReplayRequest,
-  done: Sequence,
-  pod: number,
-  sentMs: number,
-  nowMs: number,
-): RequestRecord {
-  return {
-    session: session.id,
-    measured: request.measured,
-    sentMs,
-    ttftMs: done.firstTokenMs - sentMs,
-    tpotMs: done.outputTokens > 1 ? (nowMs - done.firstTokenMs) / (done.outputTokens - 1) : null,
-    e2eMs: nowMs - sentMs,
-    promptTokens: done.promptTokens,
-    cachedTokens: done.cachedTokens,
-    outputTokens: done.outputTokens,
-    pod: `replica-${pod}`,
-    status: 200,
-    failed: false,
-    hung: false,
-    error: null,
   };
 }

@@ -5,27 +5,9 @@ import { request as httpRequest } from 'node:http';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startReplica, type Replica } from '../../sim/server.ts';
 import { textOf } from '../../sim/tokens.ts';
+import { fixtures, readSamples, shape } from './samples.ts';
 
-interface Sample {
-  status?: number;
-  json?: unknown;
-  events?: string[];
-}
-
-const samples = JSON.parse(readFileSync(new URL('./samples/vllm.json', import.meta.url), 'utf8')) as Record<
-  string,
-  Sample
->;
-const fixtures = new URL('../../../shared/vllm/fixtures/', import.meta.url);
-
-/** The fields of a value in their order, with the types of the leaves. */
-function shape(value: unknown): unknown {
-  if (Array.isArray(value)) return (value as unknown[]).slice(0, 1).map(shape);
-  if (typeof value === 'object' && value !== null) {
-    return Object.entries(value).map(([key, field]) => [key, shape(field)]);
-  }
-  return value === null ? 'null' : typeof value;
-}
+const samples = readSamples('vllm.json');
 
 /** The same for an event line; what is not JSON stands for itself. */
 function eventShape(event: string): unknown {
