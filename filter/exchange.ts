@@ -178,7 +178,7 @@ export class Exchange {
     this.publishRecord();
   }
 
-  /** Tells the siblings that a chain which they know already, by its deepest key, is now on another pod too. */
+  /** Tells the siblings of a chain that they know already, by its deepest key: it is on another pod now, or has just ended there. */
   publishChain(pod: u32, timeMs: f64, deepestKey: u64): void {
     this.isDirty = true;
     if (deepestKey == 0 || (this.own < 0 && !this.collects)) return;
