@@ -41,10 +41,16 @@ function measure(one: Case, repeats: number, tiny: boolean): Measured {
   return { name: one.name, nsMin: at(0), nsMedian: at(0.5), nsMax: at(1), operations, repeats };
 }
 
+/** The machine that numbers belong to. */
+export function machineText(): string {
+  const memoryGiB = Math.round(totalmem() / 2 ** 30);
+  return `${cpus()[0]?.model ?? 'unknown'} x ${cpus().length}, ${memoryGiB} GiB, ${platform()} ${release()} ${arch()}`;
+}
+
 export function reportOf(bench: string, cases: readonly Case[], tiny: boolean): Report {
   return {
     bench,
-    machine: `${cpus()[0]?.model ?? 'unknown'} x ${cpus().length}, ${Math.round(totalmem() / 2 ** 30)} GiB, ${platform()} ${release()} ${arch()}`,
+    machine: machineText(),
     versions: { node: process.versions.node, v8: process.versions.v8 },
     results: cases.map((one) => measure(one, tiny ? 3 : 15, tiny)),
   };

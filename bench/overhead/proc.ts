@@ -15,10 +15,14 @@ function threadNs(path: string): number {
   try {
     return Number(readFileSync(`${path}/schedstat`, 'latin1').split(' ', 1)[0]);
   } catch {
-    const stat = readFileSync(`${path}/stat`, 'latin1');
-    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-    return (Number(fields[11]) + Number(fields[12])) * tickNs;
+    return tickedNs(path);
   }
+}
+
+function tickedNs(path: string): number {
+  const stat = readFileSync(`${path}/stat`, 'latin1');
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  return (Number(fields[11]) + Number(fields[12])) * tickNs;
 }
 
 export class ProcessCpu {
@@ -43,4 +47,16 @@ export class ProcessCpu {
     }
     return used;
   }
+}
+
+/** CPU that a process has used, in ticks of 10 ms, with that of threads that have ended. */
+export function processNs(pid: number): number {
+  return tickedNs(`/proc/${pid}`);
+}
+
+/** Resident memory of a process in bytes. */
+export function processMemory(pid: number): number {
+  const kib = /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1];
+  if (kib === undefined) throw new Error(`process ${pid} has no memory`);
+  return Number(kib) * 1024;
 }

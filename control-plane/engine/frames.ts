@@ -120,13 +120,16 @@ export interface StatRecord {
   total: number;
 }
 
-export interface Frame {
+export interface FrameHead {
   kind: FrameKind;
   epoch: bigint;
   sequence: bigint;
   poolHash: bigint;
   settingsVersion: number;
   flags: FrameFlag[];
+}
+
+export interface Frame extends FrameHead {
   pool?: PoolRecord;
   secret?: Uint8Array;
   endpoints?: EndpointRecord[];
@@ -245,11 +248,11 @@ export class Frames {
     return frames;
   }
 
-  /** The current frame as an object. */
-  read(): Frame {
+  /** The header of the current frame. */
+  head(): FrameHead {
     const wasm = this.#wasm;
     const flags = wasm.frameFlags();
-    const frame: Frame = {
+    return {
       kind: FRAME_KINDS[wasm.frameKind() - 1] ?? 'report',
       epoch: u64(wasm.frameEpoch()),
       sequence: u64(wasm.frameSequence()),
@@ -257,6 +260,12 @@ export class Frames {
       settingsVersion: u32(wasm.frameSettingsVersion()),
       flags: (Object.keys(FRAME_FLAGS) as FrameFlag[]).filter((flag) => (flags & FRAME_FLAGS[flag]) !== 0),
     };
+  }
+
+  /** The current frame as an object. */
+  read(): Frame {
+    const wasm = this.#wasm;
+    const frame: Frame = this.head();
     if (wasm.frameHas(SECTION_POOL)) frame.pool = this.#readPool();
     const secret = wasm.frameSecret();
     if (secret !== 0) frame.secret = this.#copy(secret, 32);
