@@ -14,6 +14,8 @@ export interface Gateway {
   reports: number;
   /** Last sequence that the gateway said it had applied. */
   sequence: bigint;
+  /** Number of the last scrape whose metrics the gateway has been told. */
+  scrapesTold: number;
   load: Map<number, Counted>;
   outcomes: Map<number, OutcomeRecord>;
   stats: Map<number, number>;
@@ -99,6 +101,7 @@ export class Gateways {
       seenMs: nowMs,
       reports: 0,
       sequence: 0n,
+      scrapesTold: 0,
       load: new Map(),
       outcomes: new Map(),
       stats: new Map(),
@@ -161,22 +164,29 @@ export class Gateways {
   /** The load of all gateways but one, by pod; pods without any are left out. */
   loadOfOthers(except: Gateway | null, podIds: number[], nowMs: number): LoadRecord[] {
     const records: LoadRecord[] = [];
+    const nowAtMs = nowMs - this.#baseMs;
     for (const podId of podIds) {
       const sums = this.#sums.get(podId);
       if (sums === undefined) continue;
-      const rest = { ...sums };
+      let { inFlight, prefillTokens, usedTokens, weight, weightedAtMs, slownessWeight, weightedSlowness } = sums;
       const own = except?.load.get(podId);
-      if (own !== undefined) add(rest, own, -1);
-      if (rest.weight <= 0) continue;
-      const ageMs = nowMs - this.#baseMs - rest.weightedAtMs / rest.weight;
-      const slowness = rest.slownessWeight > 0 ? Math.max(0, rest.weightedSlowness / rest.slownessWeight) : 0;
+      if (own !== undefined) {
+        inFlight -= own.inFlight;
+        prefillTokens -= own.prefillTokens;
+        usedTokens -= own.usedTokens;
+        weight -= own.weight;
+        weightedAtMs -= own.weight * own.atMs;
+        slownessWeight -= own.slowness === 0 ? 0 : own.weight;
+        weightedSlowness -= own.weight * own.slowness;
+      }
+      if (weight <= 0) continue;
       records.push({
         podId,
-        inFlight: Math.min(rest.inFlight, CAP),
-        prefillTokens: Math.min(rest.prefillTokens, CAP),
-        usedTokens: Math.min(rest.usedTokens, CAP),
-        ageMs: Math.min(Math.max(0, Math.round(ageMs)), CAP),
-        slowness,
+        inFlight: Math.min(inFlight, CAP),
+        prefillTokens: Math.min(prefillTokens, CAP),
+        usedTokens: Math.min(usedTokens, CAP),
+        ageMs: Math.min(Math.max(0, Math.round(nowAtMs - weightedAtMs / weight)), CAP),
+        slowness: slownessWeight > 0 ? Math.max(0, weightedSlowness / slownessWeight) : 0,
       });
     }
     return records;

@@ -145,16 +145,22 @@ export class Pool {
     return { mode, policy, toolsPosition, blockBytes, windowBytes, syncIntervalMs, bytesPerToken, weights };
   }
 
-  metricsRecords(): MetricsRecord[] {
-    return this.pods.list().map((pod) => {
+  /** What was scraped since a scrape of that number; 0 = everything, with the pods that were never scraped. */
+  metricsRecords(scrapesTold = 0): MetricsRecord[] {
+    const records: MetricsRecord[] = [];
+    for (const pod of this.pods.list()) {
       const state = this.scraper.state(pod.address.text);
+      if (scrapesTold > 0 && (state?.scrapeNumber ?? 0) <= scrapesTold) continue;
       if (state === undefined) {
         const unknown = { running: null, waiting: null, kvUsage: null, ttftMs: 0, ttftRequests: 0 };
-        return { podId: pod.id, ...unknown, ageMs: 0xffff_ffff, stale: true };
+        records.push({ podId: pod.id, ...unknown, ageMs: 0xffff_ffff, stale: true });
+      } else {
+        const { running, waiting, kvUsage, ttftMs, ttftRequests } = state;
+        const { ageMs, stale } = this.scraper.ageMs(state);
+        records.push({ podId: pod.id, running, waiting, kvUsage, ttftMs, ttftRequests, ageMs, stale });
       }
-      const { running, waiting, kvUsage, ttftMs, ttftRequests } = state;
-      return { podId: pod.id, running, waiting, kvUsage, ttftMs, ttftRequests, ...this.scraper.ageMs(state) };
-    });
+    }
+    return records;
   }
 
   /** Sets the gauges that are derived from state, when somebody asks for them. */

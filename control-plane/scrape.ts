@@ -30,6 +30,8 @@ export interface EngineState {
   kvUsage: number | null;
   /** When the last good scrape was answered, 0 = never. */
   scrapedMs: number;
+  /** Which good scrape of this scraper that was, counted from 1. */
+  scrapeNumber: number;
   failuresInRow: number;
   lastFailure: ScrapeFailure | null;
   missing: Family[];
@@ -64,6 +66,7 @@ function emptyState(): EngineState {
     waiting: null,
     kvUsage: null,
     scrapedMs: 0,
+    scrapeNumber: 0,
     failuresInRow: 0,
     lastFailure: null,
     missing: [],
@@ -119,6 +122,7 @@ export class Scraper {
   readonly #agent: Agent;
   readonly #targets = new Map<string, Target>();
   #isClosed = false;
+  #scrapes = 0;
 
   constructor(intervalMs: number, timeoutMs: number, clock: Clock, log: Log, gate: Gate, events: ScrapeEvents) {
     this.#intervalMs = intervalMs;
@@ -161,6 +165,11 @@ export class Scraper {
 
   state(endpoint: string): EngineState | undefined {
     return this.#targets.get(endpoint)?.state;
+  }
+
+  /** Good scrapes so far, of all endpoints. */
+  get scrapes(): number {
+    return this.#scrapes;
   }
 
   /** Age of what is known, and whether it is too old to be relied upon. */
@@ -242,6 +251,7 @@ export class Scraper {
     state.prefixQueries = metrics.prefixQueries;
     state.prefixHits = metrics.prefixHits;
     state.scrapedMs = this.#clock.nowMs();
+    state.scrapeNumber = ++this.#scrapes;
     state.failuresInRow = 0;
     state.lastFailure = null;
     learnTtft(target, metrics);

@@ -180,7 +180,11 @@ export class Sync {
       flags: frame.epoch !== 0n && !isSameEpoch ? ['wantTable'] : [],
     };
     const parts: Uint8Array[] = [];
-    if (!isSameEpoch || frame.settingsVersion !== settingsVersion) parts.push(this.#settings(pool, head));
+    const isNews = !isSameEpoch || frame.settingsVersion !== settingsVersion;
+    if (isNews) parts.push(this.#settings(pool, head));
+    // Metrics of a scrape are told once: a gateway that misses an answer hears the next scrape. Gateways age them by themselves.
+    const metrics = pool.metricsRecords(isNews || wantsSnapshot ? 0 : gateway.scrapesTold);
+    gateway.scrapesTold = pool.scraper.scrapes;
     parts.push(
       this.#frames.encode({
         ...head,
@@ -189,7 +193,7 @@ export class Sync {
           pool.pods.list().map((pod) => pod.id),
           nowMs,
         ),
-        metrics: pool.metricsRecords(),
+        metrics,
         gateway: {
           name: gateway.name,
           incarnation: gateway.incarnation,
