@@ -1,5 +1,6 @@
 // The control plane's configuration, checked once and strictly: an unknown key or a bad value stops the start with the key,
 // the value and what was expected. Where the values come from (command line, file, test) does not matter here.
+import { isIP } from 'node:net';
 import { parseAddress } from './address.ts';
 import type { Address } from './address.ts';
 import { POLICIES, POOL_MODES, TOOLS_POSITIONS } from './engine/frames.ts';
@@ -15,10 +16,18 @@ export interface EndpointConfig {
   capacityTokens: number;
 }
 
+/** The object in Kubernetes from which a pool takes its endpoints and annotations. */
+export interface PoolObject {
+  kind: 'InferencePool' | 'Service';
+  namespace: string;
+  name: string;
+}
+
 export interface PoolConfig {
   name: string;
   endpoints: EndpointConfig[] | null;
   endpointsFile: string | null;
+  object: PoolObject | null;
   mode: PoolMode;
   policy: PolicyName;
   toolsPosition: ToolsPosition;
@@ -31,12 +40,26 @@ export interface PoolConfig {
   scrapeIntervalMs: number;
 }
 
+/** Which replica of the control plane this is. Replicas that know it elect one of them by a Lease. */
+export interface ReplicaConfig {
+  /** Of the Lease, of the Service that leads to the active replica, and, with -pools behind it, of the Secret. */
+  name: string;
+  namespace: string;
+  podName: string;
+  podUid: string;
+  podIp: string;
+  leaseSeconds: number;
+}
+
 export interface ControlPlaneConfig {
   host: string;
   port: number;
   token: string | null;
   secretFile: string | null;
   scrapeTimeoutMs: number;
+  /** A kubeconfig file, null = as a pod in the cluster. Read only when a pool or the election needs it. */
+  kubeconfig: string | null;
+  replica: ReplicaConfig | null;
   pools: PoolConfig[];
 }
 
@@ -49,6 +72,8 @@ export interface ControlPlaneOptions {
   scrapeIntervalMs?: number;
   scrapeTimeoutMs?: number;
   syncIntervalMs?: number;
+  kubeconfig?: string;
+  replica?: Partial<ReplicaConfig>;
   pools: PoolOptions[];
 }
 
@@ -63,6 +88,7 @@ export interface PoolOptions {
   name: string;
   endpoints?: (string | EndpointOptions)[];
   endpointsFile?: string;
+  object?: PoolObject;
   mode?: PoolMode;
   policy?: PolicyName;
   toolsPosition?: ToolsPosition;
@@ -186,6 +212,7 @@ const POOL_KEYS = [
   'name',
   'endpoints',
   'endpointsFile',
+  'object',
   'mode',
   'policy',
   'toolsPosition',
@@ -208,19 +235,53 @@ function readWeights(value: unknown, key: string): PoolConfig['weights'] {
   };
 }
 
+/** What Kubernetes takes for a name of the objects we deal with. */
+const objectName: Reader<string> = (value, key) => {
+  if (typeof value === 'string' && /^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$/.test(value)) return value;
+  throw invalid(key, value, 'a name of lower case letters, digits, - and .');
+};
+
+function readPoolObject(value: unknown, key: string): PoolObject {
+  const values = object(value, key, ['kind', 'namespace', 'name']);
+  return {
+    kind: oneOf(['InferencePool', 'Service'] as const)(values['kind'], `${key}.kind`),
+    namespace: objectName(values['namespace'], `${key}.namespace`),
+    name: objectName(values['name'], `${key}.name`),
+  };
+}
+
+function readReplica(value: unknown, key: string): ReplicaConfig {
+  const values = object(value, key, ['name', 'namespace', 'podName', 'podUid', 'podIp', 'leaseSeconds']);
+  return {
+    name: optional(values, 'name', key, objectName, 'warmpath'),
+    namespace: objectName(values['namespace'], `${key}.namespace`),
+    podName: objectName(values['podName'], `${key}.podName`),
+    podUid: string(values['podUid'], `${key}.podUid`),
+    podIp: ipAddress(values['podIp'], `${key}.podIp`),
+    leaseSeconds: optional(values, 'leaseSeconds', key, integer(2, 60), 3),
+  };
+}
+
+const ipAddress: Reader<string> = (value, key) => {
+  if (typeof value === 'string' && isIP(value) !== 0) return value;
+  throw invalid(key, value, 'an IP address');
+};
+
 function readPool(value: unknown, key: string, syncIntervalMs: number, scrapeIntervalMs: number): PoolConfig {
   const values = object(value, key, POOL_KEYS);
   const get = <T, D>(name: (typeof POOL_KEYS)[number], read: Reader<T>, absent: D): T | D =>
     optional(values, name, key, read, absent);
   const endpoints = get('endpoints', readEndpoints, null);
   const endpointsFile = get('endpointsFile', string, null);
-  if ((endpoints === null) === (endpointsFile === null)) {
-    throw invalid(key, values['name'], 'a pool with either endpoints or endpointsFile');
+  const poolObject = get('object', readPoolObject, null);
+  if ([endpoints, endpointsFile, poolObject].filter((source) => source !== null).length !== 1) {
+    throw invalid(key, values['name'], 'a pool with one of endpoints, endpointsFile and object');
   }
   return {
     name: poolName(values['name'], `${key}.name`),
     endpoints,
     endpointsFile,
+    object: poolObject,
     mode: get('mode', oneOf(POOL_MODES), 'active'),
     policy: get('policy', oneOf(POLICIES), 'prefill-cost'),
     toolsPosition: get('toolsPosition', oneOf(TOOLS_POSITIONS), 'auto'),
@@ -242,6 +303,8 @@ const KEYS = [
   'scrapeIntervalMs',
   'scrapeTimeoutMs',
   'syncIntervalMs',
+  'kubeconfig',
+  'replica',
   'pools',
 ] as const;
 
@@ -265,8 +328,17 @@ export function readConfig(input: unknown): ControlPlaneConfig {
     token: optional(values, 'token', '', token, null),
     secretFile: optional(values, 'secretFile', '', string, null),
     scrapeTimeoutMs: optional(values, 'scrapeTimeoutMs', '', integer(10, 60_000), 2_000),
+    kubeconfig: optional(values, 'kubeconfig', '', string, null),
+    replica: optional(values, 'replica', '', readReplica, null),
     pools,
   };
+}
+
+/** NAMESPACE/NAME as the command line has it; the pool is called the same. */
+export function parseObjectFlag(kind: PoolObject['kind'], flag: string): { name: string; object: PoolObject } {
+  const [namespace = '', name = '', ...rest] = flag.split('/');
+  if (namespace === '' || name === '' || rest.length > 0) throw invalid(`--${kind}`, flag, 'NAMESPACE/NAME');
+  return { name: flag, object: { kind, namespace, name } };
 }
 
 /** NAME=ENDPOINT,ENDPOINT as the command line has it. */

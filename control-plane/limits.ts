@@ -33,6 +33,10 @@ export const LIMITS = {
   /** After so many intervals without a good scrape the metrics of a pod are called stale. */
   scrapeStaleIntervals: 3,
   endpointsFileBytes: 1 << 20,
+  /** Unknown annotations of one object that are named; the rest is not looked at. */
+  annotationsUnknown: 16,
+  /** Characters that are shown of an annotation's value. */
+  annotationShown: 128,
   /** Bytes of a prompt's first blocks: this many at least and at most, and a multiple of the least. */
   keyBlockBytesMin: 64,
   keyBlockBytesMax: 4096,

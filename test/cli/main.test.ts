@@ -64,7 +64,7 @@ describe('used wrongly: exit code 2, one message that names what is wrong, nothi
     ['a speed that is none', ['replay', 'package.json', '--speed', '0'], 'Expected a number above 0.'],
     ['keys of nothing', ['keys'], "missing required argument 'file'"],
     ['keys of an absent file', ['keys', 'no-such-file'], 'no-such-file cannot be read'],
-    ['a control plane without pools', ['control-plane'], '--pool NAME=IP:PORT,... is needed'],
+    ['a control plane without pools', ['control-plane'], 'a pool is needed: --pool NAME=IP:PORT'],
     ['a pool without endpoints', ['control-plane', '--pool', 'x'], '--pool x has no endpoints'],
     ['an endpoint that is none', ['control-plane', '--pool', 'x=nowhere'], '"nowhere" is not an endpoint'],
     ['an unknown mode', ['control-plane', '--pool', 'x=1.2.3.4:5', '--mode', 'on'], 'off, shadow, active'],

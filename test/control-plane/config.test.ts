@@ -74,8 +74,12 @@ test.each([
     'WARMPATH_CONFIG_VALUE_INVALID',
     'pools[0].endpoints[1]',
   ],
-  [{ pools: [{ name: 'chat' }] }, 'WARMPATH_CONFIG_VALUE_INVALID', 'either endpoints or endpointsFile'],
-  [{ pools: [{ ...pool, endpointsFile: 'f' }] }, 'WARMPATH_CONFIG_VALUE_INVALID', 'either endpoints or endpointsFile'],
+  [{ pools: [{ name: 'chat' }] }, 'WARMPATH_CONFIG_VALUE_INVALID', 'one of endpoints, endpointsFile and object'],
+  [
+    { pools: [{ ...pool, endpointsFile: 'f' }] },
+    'WARMPATH_CONFIG_VALUE_INVALID',
+    'one of endpoints, endpointsFile and object',
+  ],
   [
     { pools: [pool, pool] },
     'WARMPATH_CONFIG_VALUE_INVALID',
