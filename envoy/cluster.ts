@@ -1,6 +1,7 @@
 // Clusters: one a pool, whose hosts are the pods, and one for the control plane.
 
-import { controlPlaneCluster, destinationHeader, typed } from './names.ts';
+import { circuitBreakers, leastRequest, outlierDetection, overrideHostPolicy } from './chain.ts';
+import { controlPlaneCluster, typed } from './names.ts';
 
 export type Balancing = 'override-host' | 'least-request' | 'round-robin';
 
@@ -13,28 +14,14 @@ export interface PoolOptions {
   balancing: Balancing;
 }
 
-const policies = {
-  'least-request': {
-    name: 'envoy.load_balancing_policies.least_request',
-    typed_config: typed('envoy.extensions.load_balancing_policies.least_request.v3.LeastRequest'),
-  },
-  'round-robin': {
-    name: 'envoy.load_balancing_policies.round_robin',
-    typed_config: typed('envoy.extensions.load_balancing_policies.round_robin.v3.RoundRobin'),
-  },
+const roundRobin = {
+  name: 'envoy.load_balancing_policies.round_robin',
+  typed_config: typed('envoy.extensions.load_balancing_policies.round_robin.v3.RoundRobin'),
 };
 
 function balancingPolicy(balancing: Balancing): object {
-  if (balancing !== 'override-host') return { policies: [{ typed_extension_config: policies[balancing] }] };
-  const overrideHost = typed('envoy.extensions.load_balancing_policies.override_host.v3.OverrideHost', {
-    override_host_sources: [{ header: destinationHeader }],
-    fallback_policy: { policies: [{ typed_extension_config: policies['least-request'] }] },
-  });
-  return {
-    policies: [
-      { typed_extension_config: { name: 'envoy.load_balancing_policies.override_host', typed_config: overrideHost } },
-    ],
-  };
+  if (balancing === 'override-host') return overrideHostPolicy();
+  return { policies: [{ typed_extension_config: balancing === 'least-request' ? leastRequest : roundRobin }] };
 }
 
 /** Splits `ip:port`; throws on anything else, since a cluster takes addresses and resolves nothing. */
@@ -46,41 +33,11 @@ export function socketAddress(endpoint: string): { address: string; port_value: 
 }
 
 export function poolCluster(pool: PoolOptions): object {
-  const unlimited = 1_000_000;
   return {
     ...staticCluster(pool.name, pool.endpoints),
     load_balancing_policy: balancingPolicy(pool.balancing),
-    // An engine under load refuses by 503, so the breakers of Envoy, made for short requests, must not come first.
-    circuit_breakers: {
-      thresholds: [
-        {
-          max_connections: unlimited,
-          max_pending_requests: unlimited,
-          max_requests: unlimited,
-          max_retries: unlimited,
-        },
-      ],
-    },
-    // For balancing without the filter's knowledge, which needs none of this: what the filter picks is taken whatever is ejected. A pod
-    // that cannot be reached is left alone for a while, and so is one that answers nearly everything by an error: failing at once
-    // makes it look idle, and least request would send it most. A 503 now and then of a full queue says only that it is busy.
-    outlier_detection: {
-      interval: '1s',
-      base_ejection_time: '5s',
-      max_ejection_percent: 50,
-      split_external_local_origin_errors: true,
-      consecutive_local_origin_failure: 5,
-      enforcing_consecutive_local_origin_failure: 100,
-      enforcing_local_origin_success_rate: 0,
-      enforcing_consecutive_5xx: 0,
-      enforcing_consecutive_gateway_failure: 0,
-      enforcing_success_rate: 0,
-      failure_percentage_threshold: 95,
-      failure_percentage_minimum_hosts: 2,
-      failure_percentage_request_volume: 10,
-      enforcing_failure_percentage: 100,
-      enforcing_failure_percentage_local_origin: 0,
-    },
+    circuit_breakers: circuitBreakers(),
+    outlier_detection: outlierDetection(),
   };
 }
 

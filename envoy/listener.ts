@@ -1,13 +1,16 @@
-// A listener and its filter chain. The chain that picks:
-//
-//   wasm             watches the body go by and leaves its pick in filter state; never pauses
-//   buffer           off, but on for the routes below: Envoy itself holds the headers until the body is whole
-//   header_mutation  removes the client's own destination header, then writes the pick from filter state
-//   router           to a cluster with override_host
-//
-// `empty` is the same chain around a filter that does nothing; `plain` is the router alone, for comparison.
+// A listener and its filter chain: around the filter (chain.ts), around a filter that does nothing (`empty`), or the router alone
+// (`plain`), for comparison.
 
-import { attemptsHeader, destinationHeader, heldPaths, pickState, typed, upstreamHeader } from './names.ts';
+import {
+  holdFilter,
+  holdOnRoute,
+  idleTimeoutMsDefault,
+  requestBytesMaxDefault,
+  retryPolicy,
+  seconds,
+  steerFilter,
+} from './chain.ts';
+import { attemptsHeader, heldPaths, typed, upstreamHeader } from './names.ts';
 
 export type Chain = 'warmpath' | 'empty' | 'plain';
 /**
@@ -46,12 +49,6 @@ export interface ListenerOptions {
   accessLogPath?: string;
 }
 
-export const requestBytesMaxDefault = 64 << 20;
-const retriesDefault = 2;
-// Longer than any answer that is not streamed and worth waiting for: whoever is silent for longer is dead.
-const idleTimeoutMsDefault = 900_000;
-const bufferFilter = 'envoy.filters.http.buffer';
-
 const failurePolicies: Record<FailurePolicy, string> = {
   reload: 'FAIL_RELOAD',
   open: 'FAIL_OPEN',
@@ -83,28 +80,7 @@ function httpFilters(options: ListenerOptions): object[] {
     typed_config: typed('envoy.extensions.filters.http.router.v3.Router'),
   };
   if (options.chain === 'plain') return [router];
-  const buffer = {
-    name: bufferFilter,
-    disabled: true,
-    typed_config: typed('envoy.extensions.filters.http.buffer.v3.Buffer', { max_request_bytes: bytesMax(options) }),
-  };
-  const mutation = {
-    name: 'envoy.filters.http.header_mutation',
-    typed_config: typed('envoy.extensions.filters.http.header_mutation.v3.HeaderMutation', {
-      mutations: {
-        request_mutations: [
-          { remove: destinationHeader },
-          {
-            append: {
-              header: { key: destinationHeader, value: `%FILTER_STATE(${pickState}:PLAIN)%` },
-              append_action: 'OVERWRITE_IF_EXISTS_OR_ADD',
-            },
-          },
-        ],
-      },
-    }),
-  };
-  return [wasm(options), buffer, mutation, router];
+  return [wasm(options), holdFilter(bytesMax(options)), steerFilter(), router];
 }
 
 function wasm(options: ListenerOptions): object {
@@ -140,26 +116,7 @@ function routes(options: ListenerOptions): object {
   const action = {
     cluster: options.cluster,
     timeout: '0s',
-    // As long as nothing was answered a generation can be asked for again: it changes nothing, and the client has seen nothing. A pod
-    // that dies takes its requests along by reset; one whose engine has died answers 500 until it is restarted, to requests that
-    // are not to blame; 502 and 503 say that it cannot serve now. A request that kills what serves it reaches three pods at most.
-    retry_policy: {
-      retry_on: 'reset,connect-failure,refused-stream,retriable-status-codes',
-      retriable_status_codes: [500, 502, 503],
-      num_retries: options.retries ?? retriesDefault,
-      ...(options.tryTimeoutMs === undefined ? {} : { per_try_timeout: `${options.tryTimeoutMs / 1000}s` }),
-      // The retry goes to the next host of the pick; when the fallback has to choose, it leaves out those already tried.
-      retry_host_predicate: [
-        {
-          name: 'envoy.retry_host_predicates.previous_hosts',
-          typed_config: typed('envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate'),
-        },
-      ],
-      // Least request prefers the idle host that has just refused to the busy one that would serve: with three hosts it offers
-      // the right one in one of nine attempts.
-      host_selection_retry_max_attempts: 100,
-      retry_back_off: { base_interval: '0.005s', max_interval: '0.05s' },
-    },
+    retry_policy: retryPolicy(options.retries, options.tryTimeoutMs),
     ...(options.redirects === undefined
       ? {}
       : {
@@ -172,16 +129,8 @@ function routes(options: ListenerOptions): object {
   const held = heldPaths.map((path) => ({
     name: path,
     match: { path, headers: [{ name: ':method', string_match: { exact: 'POST' } }] },
-    route: { ...action, idle_timeout: `${(options.idleTimeoutMs ?? idleTimeoutMsDefault) / 1000}s` },
-    ...(options.chain === 'plain'
-      ? {}
-      : {
-          typed_per_filter_config: {
-            [bufferFilter]: typed('envoy.extensions.filters.http.buffer.v3.BufferPerRoute', {
-              buffer: { max_request_bytes: bytesMax(options) },
-            }),
-          },
-        }),
+    route: { ...action, idle_timeout: seconds(options.idleTimeoutMs ?? idleTimeoutMsDefault) },
+    ...(options.chain === 'plain' ? {} : { typed_per_filter_config: holdOnRoute(bytesMax(options)) }),
   }));
   const shown = [
     [upstreamHeader, '%UPSTREAM_REMOTE_ADDRESS%'],
