@@ -42,7 +42,7 @@ export class Answer {
     this.#open = work.prompts.length;
     this.#texts = work.prompts.map(() => '');
     this.sequences = work.prompts.map(
-      ({ hasher, outputTokens, finishReason }, index) =>
+      ({ hasher, outputTokens, finishReason, tokensAsked }, index) =>
         new Sequence(
           hasher,
           outputTokens,
@@ -52,13 +52,14 @@ export class Answer {
               this.#token(index, sequence, word);
             },
             finished: (sequence, nowMs) => {
-              metrics.finished(sequence, nowMs);
+              metrics.finished(sequence, nowMs, tokensAsked);
               this.#finished();
             },
           },
           finishReason,
         ),
     );
+    for (const sequence of this.sequences) metrics.added(sequence, work.model);
   }
 
   /** Streams get their headers before any engine work, as real ones do: the first token is the first chunk with content. */

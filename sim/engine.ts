@@ -103,6 +103,8 @@ export class ReplicaEngine {
     finished: 0,
     aborted: 0,
   };
+  /** Told how many tokens each step computes, when it begins. */
+  onStep: ((tokens: number) => void) | null = null;
   #running: Sequence[] = [];
   #waiting: Sequence[] = [];
   #stepSequences: Sequence[] = [];
@@ -230,6 +232,7 @@ export class ReplicaEngine {
     this.counters.steps += 1;
     this.counters.stepTokens += tokensTotal;
     this.counters.stepSeconds += seconds;
+    this.onStep?.(tokensTotal);
     this.#inStep = true;
     return seconds;
   }

@@ -32,6 +32,8 @@ export interface Work {
 export interface Prompt {
   hasher: BlockHasher;
   outputTokens: number;
+  /** What `max_tokens` says, or the room that is left where it says nothing. */
+  tokensAsked: number;
   finishReason: 'stop' | 'length';
 }
 
@@ -62,7 +64,9 @@ const tokensFields: Record<Api, readonly string[]> = {
 
 function measure(api: Api, hasher: BlockHasher, body: Body, limits: ModelLimits, isCall: boolean): Prompt {
   const { tokensMax } = limits;
-  const promptTokens = hasher.tokens;
+  const isText = !hasher.isIds;
+  // A real engine stops reading a text one token after the most that fits; token ids it counts.
+  const promptTokens = isText ? Math.min(hasher.tokens, tokensMax + 1) : hasher.tokens;
   const field = tokensFields[api].find((name) => whole(body[name]) !== undefined) ?? 'max_tokens';
   const asked = api === 'embeddings' ? 1 : whole(body[field]);
   if (asked !== undefined && asked > tokensMax) {
@@ -75,7 +79,7 @@ function measure(api: Api, hasher: BlockHasher, body: Body, limits: ModelLimits,
   if (promptTokens >= tokensMax) {
     throw refused(
       'input_tokens',
-      `This model's maximum context length is ${tokensMax} tokens. However, your prompt contains ${promptTokens} input tokens, ` +
+      `This model's maximum context length is ${tokensMax} tokens. However, your prompt contains ${isText ? 'at least ' : ''}${promptTokens} input tokens, ` +
         `which exceeds this limit even without any output tokens. Please reduce the length of the input prompt. ` +
         `(parameter=input_tokens, value=${promptTokens})`,
     );
@@ -90,14 +94,14 @@ function measure(api: Api, hasher: BlockHasher, body: Body, limits: ModelLimits,
     );
   }
   const most = Math.max(1, asked ?? room);
-  if (body['ignore_eos'] === true) return { hasher, outputTokens: most, finishReason: 'length' };
+  if (body['ignore_eos'] === true) return { hasher, outputTokens: most, tokensAsked: most, finishReason: 'length' };
   const least = Math.min(whole(body['min_tokens']) ?? 0, most);
   const drawn = spread(hasher.state);
   const natural = isCall
     ? CALL_TOKENS_MIN + (drawn % CALL_TOKENS_SPREAD)
     : ANSWER_TOKENS_MIN + (drawn % ANSWER_TOKENS_SPREAD);
   const outputTokens = Math.max(least, Math.min(natural, most));
-  return { hasher, outputTokens, finishReason: natural < most ? 'stop' : 'length' };
+  return { hasher, outputTokens, tokensAsked: most, finishReason: natural < most ? 'stop' : 'length' };
 }
 
 /** Texts or token ids, one of them or a list of them, as completions and embeddings take them. */
@@ -167,7 +171,7 @@ export function readRequest(api: Api, raw: Buffer, limits: ModelLimits): Work {
   const hashers = hashersOf(api, body, chat, () => new BlockHasher(limits.blockTokens, seed));
   const prompts =
     api === 'count'
-      ? hashers.map((hasher) => ({ hasher, outputTokens: 0, finishReason: 'stop' as const }))
+      ? hashers.map((hasher) => ({ hasher, outputTokens: 0, tokensAsked: 0, finishReason: 'stop' as const }))
       : hashers.map((hasher) => measure(api, hasher, body, limits, tool !== null));
   const streamOptions = body['stream_options'] as
     { include_usage?: unknown; continuous_usage_stats?: unknown } | null | undefined;

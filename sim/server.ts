@@ -25,6 +25,8 @@ export interface ReplicaOptions {
   blockTokens?: number;
   /** Overrides the engine's KV tokens, to make a small memory for a test. */
   kvTokens?: number;
+  /** Overrides the longest prompt and answer together. */
+  modelTokensMax?: number;
   /** Waiting requests above this are answered 503; no bound when absent. */
   queueMax?: number;
   slowFactor?: number;
@@ -98,7 +100,7 @@ function models(context: Context): unknown {
   const { model, loras, tokensMax } = context.limits;
   return {
     object: 'list',
-    data: [model, ...loras].map((id) => ({
+    data: [model, ...loras].map((id, index) => ({
       id,
       object: 'model',
       created,
@@ -106,7 +108,22 @@ function models(context: Context): unknown {
       root: id,
       parent: id === model ? null : model,
       max_model_len: id === model ? tokensMax : null,
-      permission: [],
+      permission: [
+        {
+          id: `modelperm-${(index + 1).toString(16).padStart(16, '0')}`,
+          object: 'model_permission',
+          created,
+          allow_create_engine: false,
+          allow_sampling: true,
+          allow_logprobs: true,
+          allow_search_indices: false,
+          allow_view: true,
+          allow_fine_tuning: false,
+          organization: '*',
+          group: null,
+          is_blocking: false,
+        },
+      ],
     })),
   };
 }
@@ -170,6 +187,8 @@ function complete(context: Context, api: Api, body: Buffer, request: IncomingMes
 }
 
 function handle(context: Context, request: IncomingMessage, response: ServerResponse): void {
+  // Node would add headers of its own; connections are kept all the same.
+  response.removeHeader('connection');
   response.setHeader('server', 'uvicorn');
   response.setHeader('vary', 'Origin');
   response.setHeader('x-warmpath-sim-pod', context.pod);
@@ -215,13 +234,17 @@ async function listen(server: Server, host: string, port: number): Promise<Addre
 /** Starts one replica in this thread; ready when the promise resolves. */
 export async function startReplica(options: ReplicaOptions): Promise<Replica> {
   const named = engineConstants(options.engine);
-  const constants = { ...named, kvTokens: options.kvTokens ?? named.kvTokens };
+  const constants = {
+    ...named,
+    kvTokens: options.kvTokens ?? named.kvTokens,
+    modelTokensMax: options.modelTokensMax ?? named.modelTokensMax,
+  };
   const engine = new ReplicaEngine(constants, options.blockTokens ?? BLOCK_TOKENS_DEFAULT);
   const realtime = new RealtimeEngine(engine);
   realtime.slowFactor = options.slowFactor ?? 1;
   const model = options.model ?? MODEL_DEFAULT;
   const startMs = Date.now();
-  const metrics = new ReplicaMetrics(engine, model, startMs);
+  const metrics = new ReplicaMetrics(engine, { model, loras: options.loras ?? [], startMs });
   const context: Context = {
     options: { ...options, model },
     realtime,

@@ -116,8 +116,12 @@ export class BlockHasher {
     this.#laneB = laneB;
   }
 
+  /** The prompt came as token ids, not as text. */
+  isIds = false;
+
   /** Feeds a prompt that is already token ids; each id is one token. */
   tokenIds(ids: readonly number[]): void {
+    this.isIds = true;
     for (const id of ids) {
       this.#mix(id | 0);
       this.#tokenEnd();

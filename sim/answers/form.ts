@@ -70,6 +70,14 @@ export function escaped(text: string): string {
   return JSON.stringify(text).slice(1, -1);
 }
 
+// Known to Node, not yet to TypeScript.
+const { rawJSON } = JSON as unknown as { rawJSON(text: string): unknown };
+
+/** A number that Python holds as a float: written with a point, whatever it is. */
+export function pythonFloat(value: unknown): unknown {
+  return Number.isInteger(value) ? rawJSON(`${value as number}.0`) : value;
+}
+
 export function event(name: string, data: unknown): string {
   return `event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
 }

@@ -2,7 +2,7 @@
 // are numbered through.
 
 import type { Sequence } from '../engine.ts';
-import { CallText, event, totals, type Form, type Head } from './form.ts';
+import { CallText, event, pythonFloat, totals, type Form, type Head } from './form.ts';
 
 export class ResponsesForm implements Form {
   readonly #head: Head;
@@ -153,10 +153,10 @@ export class ResponsesForm implements Form {
       object: 'response',
       output,
       parallel_tool_calls: body['parallel_tool_calls'] ?? true,
-      temperature: body['temperature'] ?? 1,
+      temperature: pythonFloat(body['temperature'] ?? 1),
       tool_choice: body['tool_choice'] ?? (tools.length > 0 ? 'auto' : 'none'),
       tools,
-      top_p: body['top_p'] ?? 1,
+      top_p: pythonFloat(body['top_p'] ?? 1),
       background: false,
       max_output_tokens: body['max_output_tokens'] ?? null,
       max_tool_calls: null,
@@ -170,8 +170,8 @@ export class ResponsesForm implements Form {
       truncation: 'disabled',
       usage,
       user: body['user'] ?? null,
-      presence_penalty: 0,
-      frequency_penalty: 0,
+      presence_penalty: pythonFloat(body['presence_penalty'] ?? 0),
+      frequency_penalty: pythonFloat(body['frequency_penalty'] ?? 0),
       kv_transfer_params: null,
       ec_transfer_params: null,
       input_messages: null,

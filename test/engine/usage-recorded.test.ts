@@ -1,8 +1,8 @@
 // Token counts out of what a real vLLM answered, cut into two at every byte and into single bytes, against what JSON.parse finds in the whole.
 
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { loadEngine } from '../../control-plane/engine/instance.ts';
+import { recording, recordingNames } from '../sim/recordings.ts';
 
 interface UsageExports {
   memory: { buffer: ArrayBuffer };
@@ -57,30 +57,10 @@ function counted(body: string): Counts {
   ];
 }
 
-const recordedFolder = new URL('../../../shared/vllm/fixtures/http/', import.meta.url);
-const bodyOf = (text: string): string => text.slice(text.indexOf('\n\n') + 2);
-
-function recorded(): [name: string, body: string][] {
-  if (!existsSync(recordedFolder)) return [];
-  return readdirSync(recordedFolder)
-    .filter((name) => name.endsWith('.http'))
-    .map((name) => {
-      const text = readFileSync(new URL(name, recordedFolder), 'utf8').replaceAll('\r\n', '\n');
-      return [name.slice(0, -'.http'.length), bodyOf(text)];
-    });
-}
-
-/** Parts of the recorded answers that belong to the project. */
-function committed(): [name: string, body: string][] {
-  return ['vllm', 'vllm-apis'].flatMap((file) => {
-    const path = new URL(`../sim/samples/${file}.json`, import.meta.url);
-    const samples = JSON.parse(readFileSync(path, 'utf8')) as Record<string, { json?: unknown; events?: string[] }>;
-    return Object.entries(samples).map(([name, { json, events }]): [string, string] => [
-      `${name} (part)`,
-      events === undefined ? JSON.stringify(json) : `${events.join('\n\n')}\n\n`,
-    ]);
-  });
-}
+/** The recordings of a real vLLM that have a body. */
+const answers = recordingNames
+  .map((name): [name: string, body: string] => [name, recording(name).body])
+  .filter(([, body]) => body !== '');
 
 let engine: UsageExports;
 beforeAll(async () => {
@@ -117,17 +97,15 @@ function cutsOf(body: Uint8Array): number[] {
   return everywhere.filter((cut) => near[cut] === 1 || cut % 997 === 0);
 }
 
-const answers = [...recorded(), ...committed()].filter(([, body]) => body !== '');
-
 describe('recorded answers', () => {
   test('there are some of every API, with and without usage', () => {
     const names = answers.map(([name]) => name);
     for (const name of ['chat_cold', 'chat_stream_usage', 'completions_cold', 'messages_stream', 'responses_stream']) {
-      expect(names).toContain(`${name} (part)`);
+      expect(names).toContain(name);
     }
     expect(answers.filter(([, body]) => counted(body)[0] > 0).length).toBeGreaterThan(8);
     expect(answers.filter(([, body]) => counted(body)[0] < 0).length).toBeGreaterThan(8);
-    expect(counted(answers.find(([name]) => name === 'messages_stream (part)')![1])).toEqual([664, 640, 16]);
+    expect(counted(answers.find(([name]) => name === 'messages_stream')![1])).toEqual([664, 640, 16]);
   });
 
   test.each(answers)('%s', (_name, body) => {
