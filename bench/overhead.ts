@@ -3,7 +3,6 @@
 // listeners over the same backends; rounds of the three alternate, so that what else the machine does meets them alike.
 //
 //   node bench/overhead.ts [--json] [--sizes KIB,...] [--rounds N] [--requests N] [--events N] [--connections N] [--envoy VERSION]
-import { arch, cpus, platform, release, totalmem } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, InvalidArgumentError } from 'commander';
@@ -12,8 +11,10 @@ import { envoyVersionDefault } from '../envoy/fetch.ts';
 import type { Chain } from '../envoy/listener.ts';
 import { startEnvoy } from '../envoy/run.ts';
 import type { RunningEnvoy } from '../envoy/run.ts';
+import { machineText } from './measure.ts';
 import { Load } from './overhead/load.ts';
 import { ProcessCpu } from './overhead/proc.ts';
+import { spread, type Spread } from './overhead/spread.ts';
 
 const chains: readonly Chain[] = ['plain', 'empty', 'warmpath'];
 /** CPU of a worker for a request in microseconds that the filter may add to the empty filter's chain, by KiB of the body. */
@@ -32,12 +33,6 @@ export interface OverheadOptions {
   connections: number;
   envoy: string;
   wasm: string;
-}
-
-export interface Spread {
-  min: number;
-  median: number;
-  max: number;
 }
 
 /** One chain at one size: what an operation costs Envoy's worker, and what all of its threads. */
@@ -73,14 +68,6 @@ export interface OverheadReport {
 }
 
 type Rounds = Record<Chain, { workerUs: number[]; allUs: number[]; p50: number[]; p99: number[] }>;
-
-function spread(values: readonly number[]): Spread {
-  const sorted = values.toSorted((a, b) => a - b);
-  const round = (value = 0): number => Math.round(value * 1000) / 1000;
-  const half = sorted.length >> 1;
-  const median = sorted.length % 2 === 1 ? sorted[half]! : (sorted[half - 1]! + sorted[half]!) / 2;
-  return { min: round(sorted[0]), median: round(median), max: round(sorted.at(-1)) };
-}
 
 const less = (a: readonly number[], b: readonly number[]): Spread => spread(a.map((value, i) => value - b[i]!));
 
@@ -264,10 +251,9 @@ export async function measureOverhead(
     const overhead = new Overhead(options, envoy, load, say);
     await overhead.settle();
     const measured = await overhead.measure();
-    const memoryGiB = Math.round(totalmem() / 2 ** 30);
     return {
       bench: 'overhead',
-      machine: `${cpus()[0]?.model ?? 'unknown'} x ${cpus().length}, ${memoryGiB} GiB, ${platform()} ${release()} ${arch()}`,
+      machine: machineText(),
       versions: { envoy: envoy.version, node: process.versions.node },
       options,
       ...measured,

@@ -1,16 +1,17 @@
 // What `npm start`, `npm test` and `npm run build|lint|outages|bench:overhead` call: it makes the checkout ready (scripts/setup.mjs) and then runs the wanted
 // command under the pinned Node. Exit codes: 0 done, 1 failed, 2 used wrongly.
 
-import { existsSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { SetupError, pinnedNode, root, run, say, setUp } from './setup.mjs';
 
-const usage = `node scripts/run.mjs up|test|build|lint|outages|overhead [ARGUMENTS]
+const usage = `node scripts/run.mjs up|test|build|lint|outages|bench|overhead [ARGUMENTS]
   up      the demo: real Envoy, control plane, simulated replicas (npm start -- ARGUMENTS; --help lists them)
   test    all tests; ARGUMENTS go to vitest, for example a part of a file name
   build   dependencies and wasm modules
   lint    formatting, lint rules, types
   outages a table of what users see during outages (npm run outages -- ARGUMENTS; --help lists them)
+  bench NAME  another measurement of bench/: control-plane, peers, keys ... (npm run bench -- NAME ARGUMENTS; without a name it lists them)
   overhead what the filter costs in a real Envoy (npm run bench:overhead -- ARGUMENTS; --help lists them)`;
 
 const bin = (name) => join(root, 'node_modules', name);
@@ -46,12 +47,24 @@ async function lint() {
   return failed.length > 0 ? 1 : 0;
 }
 
+/** A bench is a file of bench/ that describes itself with --help. */
+async function bench([name = '', ...args]) {
+  const names = readdirSync(join(root, 'bench')).flatMap((file) => (/^(.+)\.ts$/.exec(file) ?? []).slice(1));
+  const benches = names.filter((one) => one !== 'measure');
+  if (!benches.includes(name)) {
+    say(`${name === '' ? 'a bench is needed' : `there is no bench "${name}"`}: ${benches.join(', ')}`);
+    return 2;
+  }
+  return run(pinnedNode(), [join(root, 'bench', `${name}.ts`), ...args]);
+}
+
 const commands = {
   up: (args) => run(pinnedNode(), [join(root, 'bin', 'warmpath.mjs'), 'up', ...args]),
   test,
   build: async () => 0,
   lint,
   outages: (args) => run(pinnedNode(), [join(root, 'bench', 'outages.ts'), ...args]),
+  bench,
   overhead: (args) => run(pinnedNode(), [join(root, 'bench', 'overhead.ts'), ...args]),
 };
 

@@ -1,4 +1,4 @@
-// The other side of the overhead bench, in a thread of its own: four backends that answer at once, and the client. Both speak
+// The other side of the overhead bench, in a thread of its own: backends that answer at once, and the client. Both speak
 // HTTP/1.1 on plain sockets and do next to nothing for a request, so that Envoy is what a round waits for.
 import { once } from 'node:events';
 import { createServer, connect } from 'node:net';
@@ -6,7 +6,7 @@ import type { AddressInfo, Server, Socket } from 'node:net';
 import { parentPort, Worker, workerData } from 'node:worker_threads';
 import { Bodies } from './bodies.ts';
 
-const backendCount = 4;
+const backendsDefault = 4;
 const threadName = 'overhead-load';
 
 /** `events` is set for answers that are event streams of so many events; requests are then streams. */
@@ -35,8 +35,8 @@ export class Load {
   readonly endpoints: readonly string[];
   readonly #worker: Worker;
 
-  static async start(): Promise<Load> {
-    const worker = new Worker(new URL(import.meta.url), { workerData: threadName });
+  static async start(backends = backendsDefault): Promise<Load> {
+    const worker = new Worker(new URL(import.meta.url), { workerData: { threadName, backends } });
     const first = await answerOf(worker);
     if (first.kind !== 'ready') throw new Error('the load thread did not start');
     return new Load(worker, first.endpoints);
@@ -245,8 +245,8 @@ async function listen(server: Server): Promise<string> {
 }
 
 /** What the thread does. */
-async function work(port: NonNullable<typeof parentPort>): Promise<void> {
-  const endpoints = await Promise.all(Array.from({ length: backendCount }, () => listen(createServer(serve))));
+async function work(port: NonNullable<typeof parentPort>, backends: number): Promise<void> {
+  const endpoints = await Promise.all(Array.from({ length: backends }, () => listen(createServer(serve))));
   const tell = (message: FromLoad): void => port.postMessage(message);
   port.on('message', (message: ToLoad) => {
     if (message.kind !== 'round') return;
@@ -258,4 +258,5 @@ async function work(port: NonNullable<typeof parentPort>): Promise<void> {
   tell({ kind: 'ready', endpoints });
 }
 
-if (parentPort && workerData === threadName) await work(parentPort);
+const task = workerData as { threadName?: string; backends: number } | null;
+if (parentPort && task?.threadName === threadName) await work(parentPort, task.backends);

@@ -15,14 +15,10 @@ function threadNs(path: string): number {
   try {
     return Number(readFileSync(`${path}/schedstat`, 'latin1').split(' ', 1)[0]);
   } catch {
-    return tickedNs(path);
+    const stat = readFileSync(`${path}/stat`, 'latin1');
+    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+    return (Number(fields[11]) + Number(fields[12])) * tickNs;
   }
-}
-
-function tickedNs(path: string): number {
-  const stat = readFileSync(`${path}/stat`, 'latin1');
-  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-  return (Number(fields[11]) + Number(fields[12])) * tickNs;
 }
 
 export class ProcessCpu {
@@ -49,9 +45,10 @@ export class ProcessCpu {
   }
 }
 
-/** CPU that a process has used, in ticks of 10 ms, with that of threads that have ended. */
+/** CPU that the threads of a process have used, as exactly as the kernel tells it. A thread that ends takes its share along. */
 export function processNs(pid: number): number {
-  return tickedNs(`/proc/${pid}`);
+  const tasks = `/proc/${pid}/task`;
+  return readdirSync(tasks).reduce((sum, tid) => sum + threadNs(`${tasks}/${tid}`), 0);
 }
 
 /** Resident memory of a process in bytes. */

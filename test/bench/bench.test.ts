@@ -6,6 +6,8 @@ import { describe, expect, test } from 'vitest';
 import { keysCases } from '../../bench/keys.ts';
 import { reportOf, textOf, type Report } from '../../bench/measure.ts';
 import { textOf as overheadText, type OverheadReport } from '../../bench/overhead.ts';
+import { textOf as controlPlaneText, type ControlPlaneReport } from '../../bench/control-plane.ts';
+import { textOf as peersText, type PeersReport } from '../../bench/peers.ts';
 import { policyCases } from '../../bench/policy.ts';
 import { residencyCases } from '../../bench/residency.ts';
 
@@ -53,4 +55,32 @@ test('bench/overhead.ts measures three chains in one Envoy', { timeout: 60_000 }
     expect(holds, what).toBe(filterUs.median < (boundUs ?? 0));
     expect(overheadText(report)).toContain(holds ? 'holds' : 'DOES NOT HOLD');
   }
+});
+
+const run = async <T>(bench: string, ...args: string[]): Promise<T> => {
+  const { stdout } = await promisify(execFile)(process.execPath, [join(root, `bench/${bench}.ts`), '--json', ...args]);
+  return JSON.parse(stdout) as T;
+};
+
+test('bench/peers.ts compares what needs no other router', { timeout: 60_000 }, async () => {
+  const arms = ['direct', 'plain', 'empty', 'warmpath'];
+  const size = ['--sizes', '1', '--backends', '2', '--rounds', '1', '--requests', '40'];
+  const report = await run<PeersReport>('peers', '--arms', arms.join(','), ...size);
+  expect(report.cells.map(({ arm }) => arm)).toEqual(arms);
+  for (const { arm, cpuUs, p50Ms, p99Ms, addedP50Ms } of report.cells) {
+    expect(cpuUs === null, arm).toBe(arm === 'direct');
+    expect(addedP50Ms === null, arm).toBe(arm === 'direct');
+    expect(p99Ms.median, arm).toBeGreaterThanOrEqual(p50Ms.median);
+    expect(peersText(report)).toContain(arm);
+  }
+});
+
+test('bench/control-plane.ts measures a real control plane', { timeout: 60_000 }, async () => {
+  const load = ['--pods', '20', '--gateways', '3', '--seconds', '1', '--rounds', '1'];
+  const { spans, broken, ...report } = await run<ControlPlaneReport>('control-plane', ...load);
+  expect(spans).toHaveLength(1);
+  expect(spans[0]?.failed).toBe(0);
+  expect(spans[0]?.syncs).toBeGreaterThan(10);
+  expect(spans[0]?.cores).toBeGreaterThan(0);
+  expect(controlPlaneText({ ...report, spans, broken })).toContain('20 pods each second');
 });
