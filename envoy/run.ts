@@ -6,7 +6,7 @@ import type { ChildProcess } from 'node:child_process';
 import { createWriteStream } from 'node:fs';
 import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
-import type { AddressInfo, Socket } from 'node:net';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -14,6 +14,7 @@ import { discovery, dynamicBootstrap } from './bootstrap.ts';
 import type { Resources } from './bootstrap.ts';
 import { ensureEnvoy } from './fetch.ts';
 import type { ListenerOptions } from './listener.ts';
+import { dieWithUs } from './watchdog.ts';
 
 export type EnvoyLogLevel = 'trace' | 'debug' | 'info' | 'warning' | 'error' | 'off';
 type Listener = Omit<ListenerOptions, 'port'> & { port?: number };
@@ -98,19 +99,6 @@ export async function startEnvoy(options: EnvoyOptions): Promise<RunningEnvoy> {
   return envoy;
 }
 
-/**
- * Kills Envoy when this process is gone, however it went: a shell reads from a pipe that only this process holds open.
- * It ignores the signals of a terminal, which Envoy gets as well.
- */
-function watch(pid: number): ChildProcess {
-  const script = `trap '' INT TERM HUP; read -r _; kill -9 ${pid}`;
-  const watchdog = spawn('/bin/sh', ['-c', script], { stdio: ['pipe', 'ignore', 'ignore'] });
-  watchdog.once('error', () => {});
-  watchdog.unref();
-  (watchdog.stdin as Socket).unref();
-  return watchdog;
-}
-
 class EnvoyProcess implements RunningEnvoy {
   readonly #binary: string;
   readonly #directory: string;
@@ -155,7 +143,7 @@ class EnvoyProcess implements RunningEnvoy {
     const levels = ['-l', logLevel, '--component-log-level', `wasm:${wasmLogLevel}`];
     this.#child = spawn(this.#binary, ['-c', config, ...flags, ...levels], { stdio: ['ignore', 'ignore', 'pipe'] });
     this.#child.stderr!.pipe(createWriteStream(this.#logPath, { flags: 'a' }));
-    const watchdog = this.pid > 0 ? watch(this.pid) : undefined;
+    const watchdog = this.pid > 0 ? dieWithUs(this.pid) : undefined;
     this.exited = new Promise((resolve) => {
       const ended = (code: number | null): void => {
         this.#exit = { code };
