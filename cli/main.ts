@@ -6,6 +6,7 @@ import { readFileSync } from 'node:fs';
 import { controlPlaneCommand } from './control-plane.ts';
 import { messageOf, UsageError } from './errors.ts';
 import { keysCommand } from './keys.ts';
+import { manifestsCommand } from './manifests/command.ts';
 import { replayCommand } from './replay.ts';
 import { upCommand } from './up/command.ts';
 
@@ -24,6 +25,8 @@ Examples
   $ npx warmpath replay W3s --seeds 3       policies compared in virtual time, on a named workload or a trace
   $ npx warmpath control-plane --pool llama=10.0.0.7:8000,10.0.0.8:8000
                                             the server that gateways synchronise with
+  $ npx warmpath manifests --gateway llm/inference-gateway --pool llm/vllm --module ... --sha256 ...
+                                            what is applied to a cluster with Istio
 
 Every command has --help and --json. Exit codes: 0 done, 1 failed, 2 used wrongly.`;
 
@@ -38,7 +41,7 @@ export function program(): Command {
     .version(version)
     .addHelpText('after', teaching)
     .helpCommand(false);
-  for (const command of [upCommand(), keysCommand(), replayCommand(), controlPlaneCommand()])
+  for (const command of [upCommand(), keysCommand(), replayCommand(), controlPlaneCommand(), manifestsCommand()])
     warmpath.addCommand(command);
   for (const command of [warmpath, ...warmpath.commands]) {
     command.exitOverride().showHelpAfterError(hint).configureHelp({ helpWidth: 118 });

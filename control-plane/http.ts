@@ -1,4 +1,5 @@
-// The HTTP face: five routes, one way to refuse. Everything they answer is made elsewhere.
+// The HTTP face: five routes, one way to refuse. Everything they answer is made elsewhere. The route that gateways use can have a port
+// of its own, so that a network or a mesh can guard it without looking into requests.
 import fastify from 'fastify';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { createHash, timingSafeEqual } from 'node:crypto';
@@ -36,9 +37,15 @@ function asError(error: unknown): ControlPlaneError {
   return new ControlPlaneError(code, code === 'WARMPATH_INTERNAL' ? 'an error inside' : message, { cause: error });
 }
 
-export function buildHttp(parts: HttpParts, onInternal: (error: unknown) => void): FastifyInstance {
+/** Which routes a port has. */
+export type HttpFace = 'all' | 'sync' | 'admin';
+
+export function buildHttp(
+  parts: HttpParts,
+  onInternal: (error: unknown) => void,
+  face: HttpFace = 'all',
+): FastifyInstance {
   const app = fastify({ bodyLimit: LIMITS.syncBodyBytes, keepAliveTimeout: 75_000, forceCloseConnections: true });
-  const expected = parts.token === null ? null : digest(parts.token);
 
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
@@ -54,7 +61,14 @@ export function buildHttp(parts: HttpParts, onInternal: (error: unknown) => void
     throw new ControlPlaneError('WARMPATH_ROUTE_UNKNOWN', 'there is no such route');
   });
 
+  if (face !== 'admin') addSync(app, parts);
+  if (face !== 'sync') addAdmin(app, parts);
+  return app;
+}
+
+function addSync(app: FastifyInstance, parts: HttpParts): void {
   // The token is looked at before the body is read, so that a stranger cannot make the server hold megabytes.
+  const expected = parts.token === null ? null : digest(parts.token);
   const guard = async (request: FastifyRequest): Promise<void> => {
     if (!authorised(request, expected)) {
       throw new ControlPlaneError('WARMPATH_TOKEN_INVALID', 'the bearer token is missing or wrong');
@@ -64,6 +78,9 @@ export function buildHttp(parts: HttpParts, onInternal: (error: unknown) => void
     const body = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
     return reply.type('application/octet-stream').send(Buffer.from(parts.sync(body)));
   });
+}
+
+function addAdmin(app: FastifyInstance, parts: HttpParts): void {
   app.get('/v1/state', async () => parts.state());
   app.get('/healthz', async (_request, reply) => reply.type('text/plain').send('ok\n'));
   app.get('/readyz', async (_request, reply) => {
@@ -77,5 +94,4 @@ export function buildHttp(parts: HttpParts, onInternal: (error: unknown) => void
     parts.collect();
     return reply.type(parts.metrics.registry.contentType).send(await parts.metrics.registry.metrics());
   });
-  return app;
 }

@@ -5,7 +5,7 @@ import { controlPlane, poolCluster } from './cluster.ts';
 import type { ControlPlaneOptions, PoolOptions } from './cluster.ts';
 import { listener } from './listener.ts';
 import type { ListenerOptions } from './listener.ts';
-import { metricLabels, typed } from './names.ts';
+import { statsTags, typed } from './names.ts';
 
 /** What may change while an Envoy runs. */
 export interface Resources {
@@ -61,13 +61,6 @@ function frame({ adminPort, nodeId = 'warmpath-gateway' }: ProcessOptions): obje
   return {
     node: { id: nodeId, cluster: 'warmpath' },
     admin: { address: { socket_address: { address: '127.0.0.1', port_value: adminPort } } },
-    stats_config: {
-      // `wasmcustom.warmpath_picks_total.pool.p.policy.x` becomes warmpath_picks_total{pool="p",policy="x"}. Labels and values
-      // are skipped in pairs, so a pool may be called `policy`.
-      stats_tags: metricLabels.map((label) => ({
-        tag_name: label,
-        regex: `^wasmcustom\\.warmpath_\\w+(?:\\.\\w+\\.[^.]+)*?(\\.${label}\\.([^.]+))`,
-      })),
-    },
+    stats_config: { stats_tags: statsTags() },
   };
 }

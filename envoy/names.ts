@@ -17,6 +17,16 @@ export const heldPaths = ['/v1/chat/completions', '/v1/completions', '/v1/respon
 /** Label names in the filter's metrics, `warmpath_NAME.LABEL.VALUE...`; each becomes a stats tag. */
 export const metricLabels = ['pool', 'policy', 'reason', 'result', 'pod'] as const;
 
+/**
+ * `wasmcustom.warmpath_picks_total.pool.p.policy.x` becomes warmpath_picks_total{pool="p",policy="x"}. Labels and values are skipped in
+ * pairs, so a pool may be called `policy`.
+ */
+export const statsTags = (): object[] =>
+  metricLabels.map((label) => ({
+    tag_name: label,
+    regex: `^wasmcustom\\.warmpath_\\w+(?:\\.\\w+\\.[^.]+)*?(\\.${label}\\.([^.]+))`,
+  }));
+
 /** A typed extension message. */
 export const typed = (type: string, fields: object = {}): object => ({
   '@type': `type.googleapis.com/${type}`,
