@@ -43,8 +43,8 @@ export function ownRoleFile(parameters: Parameters): ManifestFile {
       {
         apiGroups: ['discovery.k8s.io'],
         resources: ['endpointslices'],
-        resourceNames: [name],
-        verbs: ['get', 'update'],
+        resourceNames: [`${name}-active`],
+        verbs: ['update'],
       },
       { apiGroups: [''], resources: ['secrets'], verbs: ['create'] },
       { apiGroups: [''], resources: ['secrets'], resourceNames: [`${name}-pools`], verbs: ['get'] },

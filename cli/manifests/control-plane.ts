@@ -39,7 +39,7 @@ export function serviceFile(parameters: Parameters): ManifestFile {
         'v1',
         'Service',
         { name, namespace },
-        { spec: { ports: [{ name: 'sync', port: syncPort, targetPort: syncPort, appProtocol: 'http' }] } },
+        { spec: { ports: [{ name: 'http', port: syncPort, targetPort: syncPort, appProtocol: 'http' }] } },
       ),
       kubeObject(
         'v1',
