@@ -27,6 +27,8 @@ export interface ReplicaOptions {
   kvTokens?: number;
   /** Overrides the longest prompt and answer together. */
   modelTokensMax?: number;
+  /** Overrides how many requests run at once. */
+  sequencesMax?: number;
   /** Waiting requests above this are answered 503; no bound when absent. */
   queueMax?: number;
   slowFactor?: number;
@@ -238,6 +240,7 @@ export async function startReplica(options: ReplicaOptions): Promise<Replica> {
     ...named,
     kvTokens: options.kvTokens ?? named.kvTokens,
     modelTokensMax: options.modelTokensMax ?? named.modelTokensMax,
+    sequencesMax: options.sequencesMax ?? named.sequencesMax,
   };
   const engine = new ReplicaEngine(constants, options.blockTokens ?? BLOCK_TOKENS_DEFAULT);
   const realtime = new RealtimeEngine(engine);

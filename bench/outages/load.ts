@@ -3,6 +3,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Agent, type Dispatcher } from 'undici';
+import { MODEL_DEFAULT } from '../../sim/server.ts';
 import { StreamReader } from '../../sim/sse.ts';
 import { Random } from '../../sim/random.ts';
 
@@ -89,6 +90,7 @@ export class Load {
       ttftMs: 0,
     };
     const body = JSON.stringify({
+      model: MODEL_DEFAULT,
       messages: [
         { role: 'system', content: this.#shared[group] },
         { role: 'user', content: own },

@@ -6,6 +6,7 @@ import { describe, expect, test } from 'vitest';
 import { keysCases } from '../../bench/keys.ts';
 import { reportOf, textOf, type Report } from '../../bench/measure.ts';
 import { textOf as overheadText, type OverheadReport } from '../../bench/overhead.ts';
+import { textOf as affinityText, type AffinityReport } from '../../bench/affinity.ts';
 import { textOf as controlPlaneText, type ControlPlaneReport } from '../../bench/control-plane.ts';
 import { textOf as peersText, type PeersReport } from '../../bench/peers.ts';
 import { policyCases } from '../../bench/policy.ts';
@@ -83,4 +84,19 @@ test('bench/control-plane.ts measures a real control plane', { timeout: 60_000 }
   expect(spans[0]?.syncs).toBeGreaterThan(10);
   expect(spans[0]?.cores).toBeGreaterThan(0);
   expect(controlPlaneText({ ...report, spans, broken })).toContain('20 pods each second');
+});
+
+test('bench/affinity.ts runs a load through two routers', { timeout: 60_000 }, async () => {
+  const size = ['--loads', 'many', '--rounds', '1', '--seconds', '1'];
+  const report = await run<AffinityReport>('affinity', '--arms', 'plain,warmpath', ...size).catch((error: unknown) => {
+    // Which of the two is faster is not for so short a run to say: exit code 1 comes with a whole report.
+    return JSON.parse((error as { stdout: string }).stdout) as AffinityReport;
+  });
+  expect(report.cells.map(({ arm }) => arm)).toEqual(['plain', 'warmpath']);
+  for (const { arm, requestsPerSecond, failed } of report.cells) {
+    expect(requestsPerSecond.median, arm).toBeGreaterThan(1);
+    expect(failed, arm).toBe(0);
+  }
+  expect(report.cells[1]!.hitShare.median).toBeGreaterThan(report.cells[0]!.hitShare.median);
+  expect(affinityText(report)).toContain('warmpath over the best other');
 });
