@@ -213,7 +213,8 @@ export function builtFiles(parameters: Parameters): ManifestFile[] {
   const top = all.find(({ path }) => path.startsWith('overlays/'));
   if (top === undefined) throw new Error('a tree has an overlay');
   const used = all.filter(({ path }) => path === top.path || [...top.below, ...top.components].includes(path));
-  const patches = used.flatMap((folder) => folder.patches);
+  // As kustomize does it: components first, then what the overlay itself changes.
+  const patches = [...used.filter((folder) => folder !== top), top].flatMap((folder) => folder.patches);
   return used.flatMap(({ files }) =>
     files.map((file) => ({ ...file, objects: file.objects.map((object) => patched(object as KubeObject, patches)) })),
   );
