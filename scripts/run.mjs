@@ -1,15 +1,16 @@
-// What `npm start`, `npm test` and `npm run build|lint|outages|bench:overhead` call: it makes the checkout ready (scripts/setup.mjs) and then runs the wanted
+// What `npm start`, `npm test` and `npm run build|lint|image:filter|outages|bench:overhead` call: it makes the checkout ready (scripts/setup.mjs) and then runs the wanted
 // command under the pinned Node. Exit codes: 0 done, 1 failed, 2 used wrongly.
 
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { SetupError, pinnedNode, root, run, say, setUp } from './setup.mjs';
 
-const usage = `node scripts/run.mjs up|test|build|lint|outages|bench|overhead [ARGUMENTS]
+const usage = `node scripts/run.mjs up|test|build|lint|outages|bench|overhead|image [ARGUMENTS]
   up      the demo: real Envoy, control plane, simulated replicas (npm start -- ARGUMENTS; --help lists them)
   test    all tests; ARGUMENTS go to vitest, for example a part of a file name
   build   dependencies and wasm modules
   lint    formatting, lint rules, types
+  image   an OCI image of the filter, without a container engine (npm run image:filter -- FOLDER)
   outages a table of what users see during outages (npm run outages -- ARGUMENTS; --help lists them)
   bench NAME  another measurement of bench/: control-plane, peers, keys ... (npm run bench -- NAME ARGUMENTS; without a name it lists them)
   overhead what the filter costs in a real Envoy (npm run bench:overhead -- ARGUMENTS; --help lists them)`;
@@ -63,6 +64,7 @@ const commands = {
   test,
   build: async () => 0,
   lint,
+  image: (args) => run(pinnedNode(), [join(root, 'images', 'filter.ts'), ...args]),
   outages: (args) => run(pinnedNode(), [join(root, 'bench', 'outages.ts'), ...args]),
   bench,
   overhead: (args) => run(pinnedNode(), [join(root, 'bench', 'overhead.ts'), ...args]),
