@@ -1,7 +1,9 @@
 // The gateways of one pool: what each of them has in flight, how far its touches have been taken in, and what its counters
 // stood at. The load of all gateways is kept as running sums, so that "everybody but you" costs one subtraction a pod
 // however many gateways there are.
-import type { LoadRecord, OutcomeRecord, StatRecord } from './engine/frames.ts';
+import type { LoadRecord } from './engine/frames.ts';
+import { KIND_COUNTERS } from './engine/outcomes.ts';
+import type { OutcomeKindRecord, OutcomeRecord, OutcomesRecord } from './engine/outcomes.ts';
 import { LIMITS } from './limits.ts';
 
 export interface Gateway {
@@ -18,7 +20,9 @@ export interface Gateway {
   scrapesTold: number;
   load: Map<number, Counted>;
   outcomes: Map<number, OutcomeRecord>;
-  stats: Map<number, number>;
+  kinds: Map<string, OutcomeKindRecord>;
+  /** The next outcomes only set the level: what they tell was counted by an earlier control plane. */
+  setsLevel: boolean;
 }
 
 interface Counted {
@@ -104,7 +108,8 @@ export class Gateways {
       scrapesTold: 0,
       load: new Map(),
       outcomes: new Map(),
-      stats: new Map(),
+      kinds: new Map(),
+      setsLevel: false,
     };
     const kept = lives.toSorted((a, b) => b.seenMs - a.seenMs).slice(0, LIMITS.gatewayLives - 1);
     this.#gateways.set(name, [gateway, ...kept]);
@@ -194,36 +199,41 @@ export class Gateways {
 
   /**
    * How far a gateway's outcome counters rose since its last report. A counter that fell, because a worker was
-   * replaced, has not risen. `isBaseline` says that the first report only sets the level.
+   * replaced, has not risen.
    */
-  outcomesSince(gateway: Gateway, records: OutcomeRecord[], isBaseline: boolean): OutcomeRecord[] {
-    const rises: OutcomeRecord[] = [];
-    for (const record of records) {
-      const before = gateway.outcomes.get(record.podId);
-      // Set last, so that the first is the pod that was told of longest ago: it makes room, since pods come and go.
-      gateway.outcomes.delete(record.podId);
-      gateway.outcomes.set(record.podId, record);
-      const [oldest] = gateway.outcomes.keys();
-      if (gateway.outcomes.size > LIMITS.outcomePods && oldest !== undefined) gateway.outcomes.delete(oldest);
-      if (before === undefined && isBaseline) continue;
-      const rise = { ...record };
-      for (const key of Object.keys(rise) as (keyof OutcomeRecord)[]) {
-        if (key !== 'podId') rise[key] = Math.max(0, record[key] - (before?.[key] ?? 0));
-      }
-      rises.push(rise);
-    }
-    return rises;
+  outcomesSince(gateway: Gateway, { pods, kinds }: OutcomesRecord): Pick<OutcomesRecord, 'pods' | 'kinds'> {
+    const isLevel = gateway.setsLevel;
+    gateway.setsLevel = false;
+    const rises = {
+      pods: pods.map((pod) => podRise(gateway, pod)),
+      kinds: kinds.map((kind) => kindRise(gateway, kind)),
+    };
+    return isLevel ? { pods: [], kinds: [] } : rises;
   }
+}
 
-  statsSince(gateway: Gateway, records: StatRecord[], isBaseline: boolean): StatRecord[] {
-    const rises: StatRecord[] = [];
-    for (const { id, total } of records) {
-      const before = gateway.stats.get(id);
-      if (before === undefined && gateway.stats.size >= LIMITS.stats) continue;
-      gateway.stats.set(id, total);
-      if (before === undefined && isBaseline) continue;
-      rises.push({ id, total: Math.max(0, total - (before ?? 0)) });
-    }
-    return rises;
+const rise = (now: number, before: number | undefined): number => Math.max(0, now - (before ?? 0));
+
+function podRise(gateway: Gateway, record: OutcomeRecord): OutcomeRecord {
+  const before = gateway.outcomes.get(record.podId);
+  // Set last, so that the first is the pod that was told of longest ago: it makes room, since pods come and go.
+  gateway.outcomes.delete(record.podId);
+  gateway.outcomes.set(record.podId, record);
+  const [oldest] = gateway.outcomes.keys();
+  if (gateway.outcomes.size > LIMITS.outcomePods && oldest !== undefined) gateway.outcomes.delete(oldest);
+  const risen = { ...record };
+  for (const key of Object.keys(risen) as (keyof OutcomeRecord)[]) {
+    if (key !== 'podId') risen[key] = rise(record[key], before?.[key]);
   }
+  return risen;
+}
+
+/** Kinds come from short lists, so there is no end to look after. */
+function kindRise(gateway: Gateway, record: OutcomeKindRecord): OutcomeKindRecord {
+  const key = `${record.api} ${record.language}`;
+  const before = gateway.kinds.get(key);
+  gateway.kinds.set(key, record);
+  const risen = { ...record, errors: record.errors.map((count, bucket) => rise(count, before?.errors[bucket])) };
+  for (const counter of KIND_COUNTERS) risen[counter] = rise(record[counter], before?.[counter]);
+  return risen;
 }

@@ -11,8 +11,6 @@ export const LIMITS = {
   gatewayLives: 4,
   /** Pods whose outcomes are remembered for one life of a gateway, those told of last. */
   outcomePods: 4096,
-  /** Counters that are remembered for one life of a gateway. */
-  stats: 256,
   /** A gateway that is silent for so long counts no more: its load is dropped. */
   gatewayStaleMs: 5_000,
   /** A gateway that is silent for so long is forgotten with its counters. */

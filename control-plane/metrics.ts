@@ -3,6 +3,8 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 
 const PREFIX = 'warmpath_';
+/** A kind of request: an API and a language out of short lists (engine/outcomes.ts). */
+const KIND = ['pool', 'api', 'language'] as const;
 
 export class Metrics {
   readonly registry = new Registry();
@@ -41,6 +43,16 @@ export class Metrics {
   ]);
   readonly restarts = this.#counter('pod_restarts_total', 'Engines that were seen to have started anew', ['pool']);
 
+  readonly watchFailures = this.#counter('kube_watch_failures_total', 'Lists and watches of Kubernetes that failed', [
+    'resource',
+    'reason',
+  ]);
+  readonly annotationFaults = this.#gauge('annotation_faults', 'Annotations that are not in force, by what is wrong', [
+    'pool',
+    'fault',
+  ]);
+  readonly active = this.#gauge('active', '1 when this replica answers gateways, 0 when it stands by', []);
+
   readonly pods = this.#gauge('pods', 'Endpoints of a pool', ['pool']);
   readonly podsStale = this.#gauge('pods_stale', 'Endpoints whose metrics are stale', ['pool']);
   readonly gateways = this.#gauge('gateways', 'Gateways that reported lately', ['pool']);
@@ -52,20 +64,50 @@ export class Metrics {
   readonly startTime = this.#gauge('start_time_seconds', 'When this control plane started', []);
 
   readonly requests = this.#counter('requests_total', 'Requests that gateways saw end, by how', ['pool', 'outcome']);
-  readonly tokens = this.#counter('tokens_total', 'Tokens of the requests with usage in their answer', [
-    'pool',
-    'kind',
-  ]);
-  readonly promptBytes = this.#counter('prompt_bytes_total', 'Prompt bytes of the requests with usage', ['pool']);
   readonly ttftSeconds = this.#counter('ttft_seconds_sum', 'Sum of times to first token at the gateways', ['pool']);
   readonly ttftCount = this.#counter('ttft_seconds_count', 'Number of times to first token at the gateways', ['pool']);
-  readonly filterStats = this.#counter('filter_total', 'Counters of the filters', ['pool', 'stat']);
 
-  #counter<L extends string>(name: string, help: string, labelNames: L[]): Counter<L> {
+  readonly kindRequests = this.#counter('usage_requests_total', 'Requests with usage in their answer', KIND);
+  readonly completionTokens = this.#counter('usage_completion_tokens_total', 'Completion tokens of these', ['pool']);
+  readonly kindPromptBytes = this.#counter('usage_prompt_bytes_total', 'Prompt bytes of these', KIND);
+  readonly kindPromptTokens = this.#counter(
+    'usage_prompt_tokens_total',
+    'Prompt tokens of these, as estimated from their bytes and as usage says',
+    [...KIND, 'kind'],
+  );
+  readonly kindCachedTokens = this.#counter(
+    'usage_cached_tokens_total',
+    'Cached prompt tokens of these, as predicted when they were sent and as usage says',
+    [...KIND, 'kind'],
+  );
+  readonly kindClose = this.#counter(
+    'predictions_close_total',
+    'Requests whose cached tokens were predicted to within a block and 3 % of the match',
+    KIND,
+  );
+  /** A histogram's buckets; its sum would be the difference of two counters above. */
+  readonly cachedTokensError = this.#counter(
+    'cached_tokens_error_bucket',
+    'Requests whose cached tokens were predicted by at most so many too many; below zero, by at least so many too few',
+    [...KIND, 'le'],
+  );
+  readonly podCachedTokens = this.#counter(
+    'pod_cached_tokens_total',
+    'Cached prompt tokens of requests to an endpoint, as predicted and as usage says',
+    ['pool', 'endpoint', 'kind'],
+  );
+  readonly podMatches = this.#counter(
+    'pod_matches_total',
+    'Predicted matches of an endpoint, by whether usage confirmed them, contradicted them or exceeded them',
+    ['pool', 'endpoint', 'result'],
+  );
+  readonly bytesPerToken = this.#gauge('bytes_per_token', 'Prompt bytes per token, 0 = not known yet', ['pool']);
+
+  #counter<L extends string>(name: string, help: string, labelNames: readonly L[]): Counter<L> {
     return new Counter({ name: PREFIX + name, help, labelNames, registers: [this.registry] });
   }
 
-  #gauge<L extends string>(name: string, help: string, labelNames: L[]): Gauge<L> {
+  #gauge<L extends string>(name: string, help: string, labelNames: readonly L[]): Gauge<L> {
     return new Gauge({ name: PREFIX + name, help, labelNames, registers: [this.registry] });
   }
 }

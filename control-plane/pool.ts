@@ -4,7 +4,9 @@ import type { Clock } from './clock.ts';
 import type { EndpointConfig, PoolConfig } from './config.ts';
 import { POLICIES } from './engine/frames.ts';
 import type { EndpointRecord, MetricsRecord, PolicyName, PoolRecord } from './engine/frames.ts';
+import type { OutcomeRecord } from './engine/outcomes.ts';
 import { Gateways } from './gateways.ts';
+import { Learned } from './learned.ts';
 import { LIMITS } from './limits.ts';
 import type { Log } from './log.ts';
 import type { Metrics } from './metrics.ts';
@@ -26,8 +28,6 @@ export interface PoolParts {
   scrapeTimeoutMs: number;
 }
 
-/** Tokens counted with their bytes before the ratio is believed, and how much of the past a new ratio keeps. */
-const RATIO_TOKENS_MIN = 1_000;
 const BYTES_PER_TOKEN_UNKNOWN = 4;
 /** What the filter assumes, too, of an engine that has not told its capacity: too little would be worse than too much. */
 const CAPACITY_TOKENS_UNKNOWN = 400_000;
@@ -42,11 +42,13 @@ export class Pool {
   readonly log: TouchLog;
   readonly table: PoolTable;
   readonly scraper: Scraper;
+  readonly learned: Learned;
   readonly #parts: PoolParts;
   #policy: PolicyName;
   #policyVersion = 0;
-  #promptBytes = 0;
-  #promptTokens = 0;
+  /** Endpoints by pod id, as of a version of the pods. */
+  #names = new Map<number, string>();
+  #namesVersion = 0;
 
   constructor(config: PoolConfig, parts: PoolParts) {
     this.name = config.name;
@@ -57,6 +59,7 @@ export class Pool {
     this.gateways = new Gateways(parts.clock.nowMs());
     this.log = new TouchLog(LIMITS.touchLogBytes);
     this.table = parts.table;
+    this.learned = new Learned(config.name, parts.metrics);
     this.#parts = parts;
     this.#policy = config.policy;
     const { clock, log, metrics, gate, scrapeTimeoutMs } = parts;
@@ -121,21 +124,19 @@ export class Pool {
     return Math.round((tokens || CAPACITY_TOKENS_UNKNOWN) * (this.bytesPerToken || BYTES_PER_TOKEN_UNKNOWN));
   }
 
-  /** Prompt bytes per token: as configured, or as learned from what gateways report, 0 = not known yet. */
+  /** Prompt bytes per token: as learned from what gateways report, until then as configured, 0 = not known yet. */
   get bytesPerToken(): number {
-    if (this.config.bytesPerToken > 0) return this.config.bytesPerToken;
-    if (this.#promptTokens < RATIO_TOKENS_MIN) return 0;
-    return Math.min(Math.max(this.#promptBytes / this.#promptTokens, 0.25), 64);
+    return this.learned.ratio.learned || this.config.bytesPerToken;
   }
 
-  learnRatio(promptBytes: number, promptTokens: number): void {
-    this.#promptBytes += promptBytes;
-    this.#promptTokens += promptTokens;
-    // Halving both keeps the ratio and lets the newer half of the traffic count as much as all before it.
-    if (this.#promptTokens > 100_000_000) {
-      this.#promptBytes /= 2;
-      this.#promptTokens /= 2;
+  /** Takes in what a gateway has counted of its pods since it was heard of last. */
+  takeOutcomes(rises: OutcomeRecord[]): void {
+    if (this.#namesVersion !== this.pods.version) {
+      this.#names = new Map(this.pods.list().map((pod) => [pod.id, pod.address.text]));
+      this.#namesVersion = this.pods.version;
     }
+    for (const rise of rises) this.learned.takePod(this.#names.get(rise.podId), rise);
+    if (this.learned.ratio.moved()) this.#policyVersion++;
   }
 
   settings(): PoolRecord {
@@ -175,10 +176,23 @@ export class Pool {
     metrics.settingsVersion.set({ pool }, this.settingsVersion);
     metrics.touchSequence.set({ pool }, Number(this.log.last));
     metrics.touchLogBytes.set({ pool }, this.log.bytes);
+    metrics.bytesPerToken.set({ pool }, this.bytesPerToken);
     for (const pod of this.pods.list()) {
       const held = this.table.held(pod.id);
       metrics.tableBlocks.set({ pool, endpoint: pod.address.text }, held.blocks);
       metrics.tableBytes.set({ pool, endpoint: pod.address.text }, held.bytes);
+      this.#collectUsage(pod.address.text);
+    }
+  }
+
+  #collectUsage(endpoint: string): void {
+    const { podCachedTokens, podMatches } = this.#parts.metrics;
+    const labels = { pool: this.name, endpoint };
+    const totals = this.learned.endpoint(endpoint);
+    podCachedTokens.inc({ ...labels, kind: 'predicted' }, totals.predictedCachedTokens);
+    podCachedTokens.inc({ ...labels, kind: 'actual' }, totals.actualCachedTokens);
+    for (const result of ['confirmed', 'contradicted', 'exceeded'] as const) {
+      podMatches.inc({ ...labels, result }, totals[result]);
     }
   }
 
@@ -210,10 +224,12 @@ export class Pool {
           capacityTokens: this.pods.capacityTokensOf(pod),
           startedSeconds: pod.startedSeconds,
           table: this.table.held(pod.id),
+          usage: this.learned.endpoint(pod.address.text),
           load: load === undefined ? { inFlight: 0, prefillTokens: 0, usedTokens: 0 } : load,
           metrics: engine === undefined ? null : { ...engine, ...this.scraper.ageMs(engine) },
         };
       }),
+      usage: this.learned.kinds(),
       gateways: this.gateways.list().map((gateway) => ({
         name: gateway.name,
         incarnation: gateway.incarnation.toString(16),

@@ -121,6 +121,8 @@ export async function startControlPlane(
         // Endpoints come and go; the gauges of those that are gone must not stay.
         metrics.tableBlocks.reset();
         metrics.tableBytes.reset();
+        metrics.podCachedTokens.reset();
+        metrics.podMatches.reset();
         for (const pool of pools) pool.collect(clock.nowMs());
       },
     },

@@ -9,13 +9,13 @@
 import type { Clock } from './clock.ts';
 import { FRAME_BYTES_MAX, FrameError } from './engine/frames.ts';
 import type { Frame, Frames, FrameToWrite, TouchChunk } from './engine/frames.ts';
+import type { OutcomeRecord } from './engine/outcomes.ts';
 import { ControlPlaneError, frameErrorCode } from './errors.ts';
 import type { Gateway } from './gateways.ts';
 import { LIMITS } from './limits.ts';
 import type { Log } from './log.ts';
 import type { Metrics } from './metrics.ts';
 import type { Pool } from './pool.ts';
-import { statName } from './stats.ts';
 
 interface Report {
   frame: Frame;
@@ -27,7 +27,7 @@ interface Report {
 const TOUCH_FRAME_BYTES = FRAME_BYTES_MAX - 256;
 
 export class Sync {
-  readonly epoch: bigint;
+  #epoch: bigint;
   readonly #frames: Frames;
   readonly #pools: Map<bigint, Pool>;
   readonly #clock: Clock;
@@ -35,12 +35,21 @@ export class Sync {
   readonly #log: Log;
 
   constructor(epoch: bigint, frames: Frames, pools: Pool[], clock: Clock, metrics: Metrics, log: Log) {
-    this.epoch = epoch;
+    this.#epoch = epoch;
     this.#frames = frames;
     this.#pools = new Map(pools.map((pool) => [pool.hash, pool]));
     this.#clock = clock;
     this.#metrics = metrics;
     this.#log = log;
+  }
+
+  get epoch(): bigint {
+    return this.#epoch;
+  }
+
+  /** Begins anew: gateways are asked for what they hold. */
+  begin(epoch: bigint): void {
+    this.#epoch = epoch;
   }
 
   /** Answers a body of reports; throws ControlPlaneError and changes nothing when any frame is not sound. */
@@ -100,22 +109,24 @@ export class Sync {
     if (met.isNew) this.#log.info('gateway reports', { pool: pool.name, gateway: name });
     const isSameEpoch = frame.epoch === this.epoch;
     if (!isSameEpoch && frame.endpoints) pool.adopt(frame.endpoints);
-    this.#takeIn(report, gateway, met.isNew && frame.epoch !== 0n && !isSameEpoch, nowMs);
+    // Whose counters are met for the first time although the gateway is not new: its past was counted before.
+    if (met.isNew && frame.epoch !== 0n && !isSameEpoch) gateway.setsLevel = true;
+    this.#takeIn(report, gateway, nowMs);
     return this.#compose(report, gateway, nowMs);
   }
 
-  // Whose counters are met for the first time although the gateway is not new sets a level: its past was counted before.
-  #takeIn({ frame, chunk, pool }: Report, gateway: Gateway, isBaseline: boolean, nowMs: number): void {
+  #takeIn({ frame, chunk, pool }: Report, gateway: Gateway, nowMs: number): void {
     gateway.reports++;
     gateway.workers = frame.gateway?.workers ?? 0;
     if (frame.load) pool.gateways.setLoad(gateway, frame.load, nowMs);
     this.#takeTouches(pool, gateway, frame, chunk);
-    for (const rise of pool.gateways.outcomesSince(gateway, frame.outcomes ?? [], isBaseline)) {
-      this.#countOutcome(pool, rise);
-    }
-    for (const { id, total } of pool.gateways.statsSince(gateway, frame.stats ?? [], isBaseline)) {
-      if (total > 0) this.#metrics.filterStats.inc({ pool: pool.name, stat: statName(id) }, total);
-    }
+    const { outcomes } = frame;
+    if (outcomes === undefined) return;
+    if (gateway.setsLevel) pool.learned.ratio.adopt(outcomes.bytesPerToken, outcomes.ratioTokens);
+    const { pods, kinds } = pool.gateways.outcomesSince(gateway, outcomes);
+    for (const rise of pods) this.#countOutcome(pool, rise);
+    pool.takeOutcomes(pods);
+    for (const rise of kinds) pool.learned.takeKind(rise);
   }
 
   #takeTouches(pool: Pool, gateway: Gateway, frame: Frame, chunk: TouchChunk | null): void {
@@ -145,22 +156,17 @@ export class Sync {
     if (skipped > 0) this.#metrics.touchesSkipped.inc({ pool: pool.name }, skipped);
   }
 
-  #countOutcome(pool: Pool, rise: NonNullable<Frame['outcomes']>[number]): void {
-    const { requests, tokens, promptBytes, ttftSeconds, ttftCount } = this.#metrics;
+  #countOutcome(pool: Pool, rise: OutcomeRecord): void {
+    const { requests, completionTokens, ttftSeconds, ttftCount } = this.#metrics;
     const labels = { pool: pool.name };
     requests.inc({ ...labels, outcome: 'ok' }, rise.ok);
     requests.inc({ ...labels, outcome: 'client-error' }, rise.clientErrors);
     requests.inc({ ...labels, outcome: 'server-error' }, rise.serverErrors);
     requests.inc({ ...labels, outcome: 'reset' }, rise.resets);
     requests.inc({ ...labels, outcome: 'elsewhere' }, rise.elsewhere);
-    tokens.inc({ ...labels, kind: 'prompt' }, rise.promptTokens);
-    tokens.inc({ ...labels, kind: 'predicted-cached' }, rise.predictedCachedTokens);
-    tokens.inc({ ...labels, kind: 'actual-cached' }, rise.actualCachedTokens);
-    tokens.inc({ ...labels, kind: 'completion' }, rise.completionTokens);
-    promptBytes.inc(labels, rise.promptBytes);
+    completionTokens.inc(labels, rise.completionTokens);
     ttftSeconds.inc(labels, rise.ttftMsSum / 1000);
     ttftCount.inc(labels, rise.ttftCount);
-    pool.learnRatio(rise.promptBytes, rise.promptTokens);
   }
 
   #compose({ frame, pool }: Report, gateway: Gateway, nowMs: number): Uint8Array[] {

@@ -128,6 +128,7 @@ export class Counters {
     add(this.matchedBytes, matchedBytes);
   }
 
+  /** For whoever looks at the gateway alone. The control plane has the same by pod and kind under other names; the two are not to be added up. */
   countUsage(promptTokens: u32, cachedTokens: u32, predictedTokens: u32): void {
     add(this.promptTokens, promptTokens);
     add(this.cachedTokens, cachedTokens);

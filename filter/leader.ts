@@ -32,7 +32,6 @@ import {
   FRAME_ERROR_SHORT,
   FRAME_OK,
   KIND_REPORT,
-  OUTCOME_BYTES,
   SECTION_GATEWAY,
   SECTION_METRICS,
   SECTION_POOL,
@@ -50,7 +49,7 @@ import {
 } from './engine/load';
 import { EXPORT_DONE, exportKeys, exportNext, exportRecords, residencyExport } from './engine/residency-export';
 import { Exchange } from './exchange';
-import { Outcomes } from './outcomes';
+import { Outcomes, outcomesBytes } from './outcomes';
 import { Keyspace, KEY_LEADER, KEY_METRICS, KEY_POOL, KEY_TABLE, KEY_TABLE_NEXT, KEY_WANT } from './keyspace';
 import { podAddressBytes, podAddressPtr, podId, podInPool, podSlots } from './pods';
 import {
@@ -235,7 +234,7 @@ export class Leader {
     this.writeLoads();
     const first = this.exchange.outbox.first;
     if (isTable) this.writeTable();
-    else this.writeTouches(gateway.length + OUTCOME_BYTES * podSlots());
+    else this.writeTouches(gateway.length + outcomesBytes(podSlots()));
     if (nowMs - this.outcomesMs >= OUTCOMES_MS) {
       this.outcomesMs = nowMs;
       this.outcomes.write();

@@ -16,6 +16,7 @@ export const EARLY: u32 = 512; // the answer's stream may begin before its first
 export const SEVERAL: u32 = 1024; // more prompts than one
 export const OPEN: u32 = 2048; // the slot is in use
 export const COMPLETE: u32 = 4096; // the answer has come to its end
+export const PREDICTED: u32 = 8192; // what is said of the match is about the pod that the request is on
 
 /** No slot, no pod. */
 export const NONE: i32 = -1;
@@ -41,6 +42,10 @@ export let uncached: StaticArray<u32> = new StaticArray<u32>(0);
 export let promptBytes: StaticArray<u32> = new StaticArray<u32>(0);
 /** Of these, what the pod was believed to hold. */
 export let matchedBytes: StaticArray<u32> = new StaticArray<u32>(0);
+/** Bytes of the block at the end of that: it may be held in part. */
+export let edgeBytes: StaticArray<u32> = new StaticArray<u32>(0);
+/** API and language, as outcomes tell them apart (engine/frame-layout.ts). */
+export let kinds: StaticArray<u8> = new StaticArray<u8>(0);
 /** The last key of the chain; 0: no keys. */
 export let deepestKeys: StaticArray<u64> = new StaticArray<u64>(0);
 /** When the request was sent, Unix ms. */
@@ -69,6 +74,8 @@ export function slotsInit(streams: u32): void {
   uncached = new StaticArray<u32>(streams);
   promptBytes = new StaticArray<u32>(streams);
   matchedBytes = new StaticArray<u32>(streams);
+  edgeBytes = new StaticArray<u32>(streams);
+  kinds = new StaticArray<u8>(streams);
   deepestKeys = new StaticArray<u64>(streams);
   dispatchedMs = new StaticArray<f64>(streams);
   aheadTokens = new StaticArray<f64>(streams);
@@ -95,6 +102,8 @@ export function slotOpen(pool: u32): i32 {
   uncached[slot] = 0;
   promptBytes[slot] = 0;
   matchedBytes[slot] = 0;
+  edgeBytes[slot] = 0;
+  kinds[slot] = 0;
   deepestKeys[slot] = 0;
   return slot;
 }

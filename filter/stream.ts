@@ -5,7 +5,7 @@
 // Whatever it cannot read is balanced by load and counted with its reason. All state of a request is one record in the
 // tables below, reserved when the VM started; what must happen exactly once has a bit in the record's flags.
 import { contextAdd, contextRemove, contextsInit, contextSlot } from './contexts';
-import { chainEnds, chainKeys, chainPrompts, chainReason, chainRun } from './engine/chain';
+import { chainBlockBytes, chainEnds, chainKeys, chainPrompts, chainReason, chainRun } from './engine/chain';
 import { deltaFeed, deltaFound } from './engine/first-token';
 import {
   DIGEST_PAGES_PER_SCAN,
@@ -25,8 +25,9 @@ import {
   loadSilence,
   loadSuccess,
 } from './engine/load';
+import { scanLanguage } from './engine/language';
 import { pickedPod, pickedUncached, policyPick } from './engine/policy';
-import { poolBytesPerToken, poolObserveOutput, poolObservePrompt, poolTokens } from './engine/pool';
+import { poolObserveOutput, poolObservePrompt, poolTokens } from './engine/pool';
 import {
   REASON_CLUSTER,
   REASON_ENCODING,
@@ -37,8 +38,9 @@ import {
   REASON_PATH,
   REASON_STREAMS_FULL,
 } from './engine/reasons';
-import { residencyLookup, matchBytes, residencyTouch, residencyTouchChain } from './engine/residency';
+import { matchBytes, matchKeys, residencyLookup, residencyTouch, residencyTouchChain } from './engine/residency';
 import {
+  API_CHAT,
   API_MESSAGES,
   API_NONE,
   API_OTHER,
@@ -61,14 +63,11 @@ import {
   usagePromptTokens,
 } from './engine/usage';
 import {
-  OUTCOME_ACTUAL_CACHED_TOKENS,
+  LANGUAGES,
   OUTCOME_CLIENT_ERRORS,
   OUTCOME_COMPLETION_TOKENS,
   OUTCOME_ELSEWHERE,
   OUTCOME_OK,
-  OUTCOME_PREDICTED_CACHED_TOKENS,
-  OUTCOME_PROMPT_BYTES,
-  OUTCOME_PROMPT_TOKENS,
   OUTCOME_SERVER_ERRORS,
   OUTCOME_TTFT_COUNT,
 } from './engine/frame';
@@ -94,14 +93,17 @@ import {
   deltas,
   dispatchedMs,
   EARLY,
+  edgeBytes,
   EVENTS,
   FAILED,
   flags,
+  kinds,
   matchedBytes,
   NONE,
   plugins,
   podIds,
   pods,
+  PREDICTED,
   PREFILL,
   promptBytes,
   reasons,
@@ -182,6 +184,7 @@ export function streamRequestHeaders(context: u32, endOfStream: bool): void {
     return;
   }
   flags[slot] |= DECIDES;
+  kinds[slot] = <u8>((api - API_CHAT) * LANGUAGES);
   if (api == API_RESPONSES || api == API_MESSAGES) flags[slot] |= EARLY;
   const isEncoded =
     header(HEADERS_REQUEST, HEADER_ENCODING) == STATUS_OK &&
@@ -239,6 +242,7 @@ function decide(slot: i32, plugin: Plugin): void {
     if (reasons[slot] == REASON_NONE) {
       keys = chainRun(scan, plugin.settings.toolsPosition);
       prompt = scanPromptBytes(scan);
+      kinds[slot] += <u8>scanLanguage(scan);
       if (chainPrompts() > 1) flags[slot] |= SEVERAL;
       // A prompt without a whole block, or one of which only the beginning was read: picked for as far as it goes.
       if (chainReason() != REASON_NONE) plugin.counters.countFallback(chainReason());
@@ -256,6 +260,8 @@ function decide(slot: i32, plugin: Plugin): void {
     matchedBytes[slot] = matchBytes(pod);
     if (keys > 0) {
       deepestKeys[slot] = chainKeys()[keys - 1];
+      edgeBytes[slot] = chainBlockBytes(min(matchKeys(pod), keys - 1));
+      flags[slot] |= PREDICTED;
       plugin.counters.countMatch(prompt, matchedBytes[slot]);
     }
     if (plugin.settings.isActive) {
@@ -332,6 +338,7 @@ function followUpstream(slot: i32, plugin: Plugin): void {
     if (plugin.settings.isActive && podId(pods[slot]) == podIds[slot]) loadFailure(pods[slot], now);
   }
   settle(slot);
+  flags[slot] &= ~PREDICTED;
   const tokens = uncached[slot] > 0 ? uncached[slot] : poolTokens(plugin.pool, promptBytes[slot]);
   dispatch(slot, actual, tokens, now);
   if (deepestKeys[slot] != 0) residencyTouchChain(actual, now, deepestKeys[slot]);
@@ -431,21 +438,24 @@ function hasFailureFlag(): bool {
 function learn(slot: i32, plugin: Plugin): void {
   if (!(flags[slot] & ANSWERED) || flags[slot] & FAILED || reasons[slot] != REASON_NONE) return;
   const prompt = usagePromptTokens(slot);
-  if (prompt <= 0) return;
+  if (prompt <= 0 || promptBytes[slot] == 0) return;
+  const pod = pods[slot];
+  const outcomes = plugin.outcomes;
+  outcomes.addPrompt(pod, kinds[slot], promptBytes[slot], prompt);
   poolObservePrompt(plugin.pool, promptBytes[slot], prompt);
   const output = usageCompletionTokens(slot);
-  if (output >= 0) poolObserveOutput(plugin.pool, output);
+  if (output >= 0) {
+    poolObserveOutput(plugin.pool, output);
+    outcomes.add(pod, OUTCOME_COMPLETION_TOKENS, output);
+  }
   const cached = usageCachedTokens(slot);
-  const pod = pods[slot];
-  plugin.outcomes.add(pod, OUTCOME_PROMPT_BYTES, promptBytes[slot]);
-  plugin.outcomes.add(pod, OUTCOME_PROMPT_TOKENS, prompt);
-  if (output >= 0) plugin.outcomes.add(pod, OUTCOME_COMPLETION_TOKENS, output);
-  // Of several prompts, engines tell the tokens of all but the cache of the last one only.
-  if (cached < 0 || flags[slot] & SEVERAL) return;
-  const predicted = Math.min(<f64>matchedBytes[slot] / poolBytesPerToken(plugin.pool), prompt);
-  plugin.counters.countUsage(prompt, cached, <u32>predicted);
-  plugin.outcomes.add(pod, OUTCOME_ACTUAL_CACHED_TOKENS, cached);
-  plugin.outcomes.add(pod, OUTCOME_PREDICTED_CACHED_TOKENS, predicted);
+  // Nothing was believed of a pod that was not picked. Of several prompts, engines tell the cache of the last one only.
+  if (cached < 0 || (flags[slot] & (SEVERAL | PREDICTED)) != PREDICTED) return;
+  // What was believed is a number of bytes; this prompt's own ratio makes tokens of it, so that only the belief is judged here.
+  const ratio = <f64>prompt / <f64>promptBytes[slot];
+  const predicted = <f64>matchedBytes[slot] * ratio;
+  plugin.counters.countUsage(prompt, cached, <u32>Math.round(predicted));
+  outcomes.addCached(pod, kinds[slot], predicted, cached, <f64>edgeBytes[slot] * ratio);
 }
 
 /** The context goes away. */

@@ -3,8 +3,9 @@
 // filter does, but not applied: applying is the gateways' cost, not the control plane's.
 import { parentPort, workerData } from 'node:worker_threads';
 import { Agent, request } from 'undici';
-import { Frames, type LoadRecord, type OutcomeRecord, type TouchRecord } from '../../control-plane/engine/frames.ts';
+import { Frames, type LoadRecord, type TouchRecord } from '../../control-plane/engine/frames.ts';
 import type { FrameExports } from '../../control-plane/engine/frame-exports.ts';
+import { OUTCOME_COUNTERS, type OutcomeRecord, type OutcomesRecord } from '../../control-plane/engine/outcomes.ts';
 import { loadEngine } from '../../control-plane/engine/instance.ts';
 import { Random } from '../../sim/random.ts';
 
@@ -29,6 +30,8 @@ export interface GatewaysResult {
 const REQUEST_SECONDS = 4;
 const BLOCK_BYTES = 256;
 
+type Counters = Omit<OutcomeRecord, 'podId' | 'resets' | 'ttftMsSum'>;
+
 const task = workerData as GatewaysTask;
 const frames = new Frames((await loadEngine<FrameExports>()).exports);
 const poolHash = frames.poolHash(task.pool);
@@ -47,6 +50,7 @@ class Gateway {
   #settingsVersion = 0;
   #touchesNext = 0n;
   #due = 0;
+  readonly #outcomeOf = new Map<number, OutcomeRecord>();
   readonly #inFlight: { podId: number; endsMs: number }[] = [];
 
   constructor(name: string) {
@@ -65,7 +69,7 @@ class Gateway {
       flags: [],
       load: this.#load(nowMs),
       touches,
-      outcomes: touches.map(({ podId }) => outcome(podId)),
+      outcomes: this.#outcomes(touches),
       gateway: { incarnation: this.#incarnation, touchesNext: this.#touchesNext, workers: 4, name: this.#name },
     });
     this.#touchesNext += BigInt(touches.length);
@@ -91,6 +95,22 @@ class Gateway {
       touches.push({ podId, clear: false, timeMs: Date.now(), parentKey: 0n, keys, weights });
     }
     return touches;
+  }
+
+  /** Totals of the pods that this gateway has just sent requests to, as a leader reports those that changed. */
+  #outcomes(touches: TouchRecord[]): OutcomesRecord {
+    const promptBytes = task.keys * BLOCK_BYTES;
+    const pods = touches.map(({ podId }) => {
+      const nothing = Object.fromEntries(OUTCOME_COUNTERS.map((name) => [name, 0]));
+      const record = this.#outcomeOf.get(podId) ?? { podId, resets: 0, ttftMsSum: 0, ...(nothing as Counters) };
+      record.ok++;
+      record.promptBytes += promptBytes;
+      record.promptTokens += promptBytes / 4;
+      record.completionTokens += 100;
+      this.#outcomeOf.set(podId, record);
+      return record;
+    });
+    return { bytesPerToken: 4, ratioTokens: 100_000, pods, kinds: [] };
   }
 
   #load(nowMs: number): LoadRecord[] {
@@ -119,14 +139,6 @@ class Gateway {
       at += frames.bytes();
     }
   }
-}
-
-function outcome(podId: number): OutcomeRecord {
-  const nothing = { resets: 0, ttftMsSum: 0, clientErrors: 0, serverErrors: 0, elsewhere: 0, ttftCount: 0 };
-  const promptBytes = task.keys * BLOCK_BYTES;
-  const promptTokens = promptBytes / 4;
-  const tokens = { promptTokens, predictedCachedTokens: 0, actualCachedTokens: 0, completionTokens: 100 };
-  return { podId, ...nothing, ok: 1, promptBytes, ...tokens };
 }
 
 function run(gateway: Gateway, firstMs: number): void {

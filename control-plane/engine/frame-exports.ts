@@ -67,19 +67,22 @@ export interface FrameExports {
   touchWeight(index: number): number;
   touchRecord(): number;
   touchRecordBytes(): number;
+  outcomesBytesPerToken(): number;
+  outcomesRatioTokens(): number;
   outcomeCount(): number;
   outcomePodId(index: number): number;
   outcomeResets(index: number): number;
   outcomeTotal(index: number, counter: number): bigint;
   outcomeTtftMsSum(index: number): number;
+  outcomeKindCount(): number;
+  outcomeKindApi(index: number): number;
+  outcomeKindLanguage(index: number): number;
+  outcomeKindTotal(index: number, counter: number): bigint;
   gatewayIncarnation(): bigint;
   gatewayTouchesNext(): bigint;
   gatewayWorkers(): number;
   gatewayNameBytes(): number;
   gatewayName(): number;
-  statCount(): number;
-  statId(index: number): number;
-  statTotal(index: number): bigint;
   frameBegin(
     region: number,
     capacity: number,
@@ -139,10 +142,11 @@ export interface FrameExports {
   writeTouchKey(index: number, key: bigint, weightBytes: number): void;
   writeTouchRecord(from: number, bytes: number): number;
   writeTouchRecords(from: number, bytes: number, records: number, keys: number): number;
+  writeOutcomes(bytesPerToken: number, ratioTokens: number): number;
   writeOutcome(podId: number, resets: number, ttftMsSum: number): number;
+  writeOutcomeKind(api: number, language: number): number;
   writeOutcomeTotal(counter: number, total: bigint): void;
   writeGateway(incarnation: bigint, touchesNext: bigint, workers: number, name: number, nameBytes: number): number;
-  writeStat(id: number, total: bigint): number;
   frameInput(): number;
   frameOutput(): number;
   frameScratch(): number;

@@ -1,6 +1,8 @@
 // Frames as plain objects. The bytes are written and validated by the engine itself, so that this side of the wire cannot
 // drift from the filter's; here they are only carried in and out of its memory.
 import type { FrameExports } from './frame-exports.ts';
+import { readOutcomes, writeOutcomes } from './outcomes.ts';
+import type { OutcomesRecord } from './outcomes.ts';
 
 export const FRAME_KINDS = ['report', 'delta', 'snapshot', 'segment'] as const;
 export type FrameKind = (typeof FRAME_KINDS)[number];
@@ -93,31 +95,11 @@ export interface TouchChunk {
   keys: number;
 }
 
-export const OUTCOME_COUNTERS = [
-  'ok',
-  'clientErrors',
-  'serverErrors',
-  'elsewhere',
-  'promptBytes',
-  'promptTokens',
-  'predictedCachedTokens',
-  'actualCachedTokens',
-  'completionTokens',
-  'ttftCount',
-] as const;
-export type OutcomeCounter = (typeof OUTCOME_COUNTERS)[number];
-export type OutcomeRecord = { podId: number; resets: number; ttftMsSum: number } & Record<OutcomeCounter, number>;
-
 export interface GatewayRecord {
   incarnation: bigint;
   touchesNext: bigint;
   workers: number;
   name: string;
-}
-
-export interface StatRecord {
-  id: number;
-  total: number;
 }
 
 export interface FrameHead {
@@ -136,9 +118,8 @@ export interface Frame extends FrameHead {
   load?: LoadRecord[];
   metrics?: MetricsRecord[];
   touches?: TouchRecord[];
-  outcomes?: OutcomeRecord[];
+  outcomes?: OutcomesRecord;
   gateway?: GatewayRecord;
-  stats?: StatRecord[];
 }
 
 /** A frame to be written; touches may also be given as chunks of frames that were read. */
@@ -155,7 +136,7 @@ export class FrameError extends Error {
   }
 }
 
-const SECTION = { endpoints: 3, load: 4, metrics: 5, touches: 6, outcomes: 7, stats: 9 } as const;
+const SECTION = { endpoints: 3, load: 4, metrics: 5, touches: 6, outcomes: 7 } as const;
 const SECTION_POOL = 1;
 const SECTION_GATEWAY = 8;
 const METRICS = { running: 1, waiting: 2, kvUsage: 4, stale: 8 } as const;
@@ -273,14 +254,8 @@ export class Frames {
     if (wasm.frameHas(SECTION.load)) frame.load = this.#list(SECTION.load, (i) => this.#readLoad(i));
     if (wasm.frameHas(SECTION.metrics)) frame.metrics = this.#list(SECTION.metrics, (i) => this.#readMetrics(i));
     if (wasm.frameHas(SECTION.touches)) frame.touches = this.readTouches();
-    if (wasm.frameHas(SECTION.outcomes)) frame.outcomes = this.#list(SECTION.outcomes, (i) => this.#readOutcome(i));
+    if (wasm.frameHas(SECTION.outcomes)) frame.outcomes = readOutcomes(wasm);
     if (wasm.frameHas(SECTION_GATEWAY)) frame.gateway = this.#readGateway();
-    if (wasm.frameHas(SECTION.stats)) {
-      frame.stats = this.#list(SECTION.stats, (i) => ({
-        id: u32(wasm.statId(i)),
-        total: Number(u64(wasm.statTotal(i))),
-      }));
-    }
     return frame;
   }
 
@@ -363,19 +338,6 @@ export class Frames {
     return touches;
   }
 
-  #readOutcome(i: number): OutcomeRecord {
-    const wasm = this.#wasm;
-    const totals = Object.fromEntries(
-      OUTCOME_COUNTERS.map((counter, index) => [counter, Number(u64(this.#wasm.outcomeTotal(i, index)))]),
-    ) as Record<OutcomeCounter, number>;
-    return {
-      podId: u32(wasm.outcomePodId(i)),
-      resets: u32(wasm.outcomeResets(i)),
-      ttftMsSum: wasm.outcomeTtftMsSum(i),
-      ...totals,
-    };
-  }
-
   #readGateway(): GatewayRecord {
     return {
       incarnation: u64(this.#wasm.gatewayIncarnation()),
@@ -399,9 +361,8 @@ export class Frames {
     if (frame.metrics) this.#section(SECTION.metrics, frame.metrics, (r) => this.#writeMetrics(r));
     if (frame.touches) this.#section(SECTION.touches, frame.touches, (r) => this.#writeTouch(r));
     for (const chunk of frame.touchChunks ?? []) this.#writeChunk(chunk);
-    if (frame.outcomes) this.#section(SECTION.outcomes, frame.outcomes, (r) => this.#writeOutcome(r));
+    if (frame.outcomes) fits(Number(writeOutcomes(wasm, frame.outcomes)));
     if (frame.gateway) this.#writeGateway(frame.gateway);
-    if (frame.stats) this.#section(SECTION.stats, frame.stats, (r) => wasm.writeStat(r.id, BigInt(r.total)));
     return this.#copy(this.#output, wasm.frameEnd());
   }
 
@@ -471,14 +432,6 @@ export class Frames {
     this.#wasm.frameForget();
     this.#put(this.#input, chunk.bytes);
     fits(this.#wasm.writeTouchRecords(this.#input, chunk.bytes.length, chunk.records, chunk.keys));
-  }
-
-  #writeOutcome(r: OutcomeRecord): number {
-    if (this.#wasm.writeOutcome(r.podId, r.resets, r.ttftMsSum) === 0) return 0;
-    OUTCOME_COUNTERS.forEach((counter, index) => {
-      this.#wasm.writeOutcomeTotal(index, BigInt(r[counter]));
-    });
-    return 1;
   }
 
   #writeGateway(r: GatewayRecord): void {

@@ -81,6 +81,10 @@ export function chainKeys(): StaticArray<u64> {
 export function chainEnds(): StaticArray<u32> {
   return ends;
 }
+/** Bytes of one block of the chain; `index` is below the number of its keys. */
+export function chainBlockBytes(index: u32): u32 {
+  return ends[index] - (index > 0 ? ends[index - 1] : 0);
+}
 
 /** Why the last `chainRun` made fewer keys than the prompt has blocks; REASON_NONE when it did not. */
 export function chainReason(): u32 {

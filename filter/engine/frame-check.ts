@@ -12,11 +12,9 @@ import {
   SECTION_SECRET,
   SECTION_ENDPOINTS,
   SECTION_LOAD,
-  SECTION_METRICS,
   SECTION_TOUCHES,
   SECTION_OUTCOMES,
   SECTION_GATEWAY,
-  SECTION_STATS,
   SECTIONS,
   POOL_BYTES,
   SECRET_BYTES,
@@ -25,9 +23,12 @@ import {
   METRICS_BYTES,
   TOUCHES_HEADER_BYTES,
   TOUCH_BYTES,
+  OUTCOMES_HEADER_BYTES,
   OUTCOME_BYTES,
+  OUTCOME_KIND_BYTES,
+  KIND_APIS,
+  LANGUAGES,
   GATEWAY_BYTES,
-  STAT_BYTES,
   TOUCH_CLEAR,
   FRAME_OK,
   FRAME_ERROR_SHORT,
@@ -46,15 +47,15 @@ import {
 } from './frame-layout';
 
 // Which sections may stand in which kind: bit t for section type t.
-const ALLOWED_REPORT: u32 = 0b1111011000; // endpoints, load, touches, outcomes, gateway, stats
-const ALLOWED_DELTA: u32 = 0b0101111110; // pool, secret, endpoints, load, metrics, touches, gateway
-const ALLOWED_SEGMENT: u32 = 0b1111111110; // workers of one gateway share everything
+const ALLOWED_REPORT: u32 = 0b111011000; // endpoints, load, touches, outcomes, gateway
+const ALLOWED_DELTA: u32 = 0b101111110; // pool, secret, endpoints, load, metrics, touches, gateway
+const ALLOWED_SEGMENT: u32 = 0b111111110; // workers of one gateway share everything
 
 // The frame that was checked last: its base, and the payload address and record count of each section (0 = absent).
 // frame-read.ts reads these; walk is the position among the touches: the next record and the current one.
 export let frameBase: usize = 0;
-export const payloads = new StaticArray<usize>(10);
-export const counts = new StaticArray<u32>(10);
+export const payloads = new StaticArray<usize>(SECTIONS + 1);
+export const counts = new StaticArray<u32>(SECTIONS + 1);
 export const walk = new StaticArray<usize>(2);
 
 /** Name hash of a pool: FNV-1a over its bytes, 64 bits; 0 is replaced by 1, for 0 means no pool. */
@@ -138,24 +139,17 @@ function checkPool(at: usize, bytes: u32): u32 {
 }
 
 function checkRecord(type: u16, at: usize): bool {
-  if (type == SECTION_STATS) return load<u32>(at) != 0 && load<u32>(at, 4) == 0;
   if (load<u32>(at) == 0) return false;
   if (type == SECTION_ENDPOINTS) {
     return load<u16>(at, 4) != 0 && load<u16>(at, 6) <= 3 && sound32(load<f32>(at, 24)) && sound64(load<f64>(at, 32));
   }
   if (type == SECTION_LOAD) return sound32(load<f32>(at, 20));
-  if (type == SECTION_METRICS) {
-    return sound32(load<f32>(at, 12)) && load<u32>(at, 20) <= 15 && sound32(load<f32>(at, 24));
-  }
-  return sound64(load<f64>(at, 88)); // outcomes
+  return sound32(load<f32>(at, 12)) && load<u32>(at, 20) <= 15 && sound32(load<f32>(at, 24)); // metrics
 }
 
 function recordBytesOf(type: u16): u32 {
   if (type == SECTION_ENDPOINTS) return ENDPOINT_BYTES;
-  if (type == SECTION_LOAD) return LOAD_BYTES;
-  if (type == SECTION_METRICS) return METRICS_BYTES;
-  if (type == SECTION_OUTCOMES) return OUTCOME_BYTES;
-  return STAT_BYTES;
+  return type == SECTION_LOAD ? LOAD_BYTES : METRICS_BYTES;
 }
 
 function checkRecords(type: u16, at: usize, bytes: u32): u32 {
@@ -210,6 +204,27 @@ function checkTouches(at: usize, bytes: u32): u32 {
   return FRAME_OK;
 }
 
+function checkOutcomes(at: usize, bytes: u32): u32 {
+  if (bytes < OUTCOMES_HEADER_BYTES) return FRAME_ERROR_COUNT;
+  const pods = load<u32>(at);
+  const kinds = load<u32>(at, 4);
+  const wanted = OUTCOMES_HEADER_BYTES + <u64>pods * OUTCOME_BYTES + <u64>kinds * OUTCOME_KIND_BYTES;
+  if (<u64>bytes != wanted) return FRAME_ERROR_COUNT;
+  if (!sound32(load<f32>(at, 8))) return FRAME_ERROR_VALUE;
+  let record = at + OUTCOMES_HEADER_BYTES;
+  for (let i: u32 = 0; i < pods; i++) {
+    if (load<u32>(record) == 0 || !sound64(load<f64>(record, 112))) return FRAME_ERROR_VALUE;
+    record += OUTCOME_BYTES;
+  }
+  for (let i: u32 = 0; i < kinds; i++) {
+    if (load<u8>(record) >= <u8>KIND_APIS || load<u8>(record, 1) >= <u8>LANGUAGES) return FRAME_ERROR_VALUE;
+    if (load<u16>(record, 2) != 0 || load<u32>(record, 4) != 0) return FRAME_ERROR_VALUE;
+    record += OUTCOME_KIND_BYTES;
+  }
+  counts[SECTION_OUTCOMES] = pods;
+  return FRAME_OK;
+}
+
 function checkGateway(at: usize, bytes: u32): u32 {
   if (bytes < GATEWAY_BYTES) return FRAME_ERROR_COUNT;
   const nameBytes = load<u32>(at, 20);
@@ -231,6 +246,7 @@ function checkSection(type: u16, at: usize, bytes: u32): u32 {
   if (type == SECTION_POOL) return checkPool(at, bytes);
   if (type == SECTION_GATEWAY) return checkGateway(at, bytes);
   if (type == SECTION_TOUCHES) return checkTouches(at, bytes);
+  if (type == SECTION_OUTCOMES) return checkOutcomes(at, bytes);
   if (type == SECTION_SECRET) {
     counts[SECTION_SECRET] = 1;
     return bytes == SECRET_BYTES ? FRAME_OK : FRAME_ERROR_COUNT;
@@ -268,7 +284,7 @@ export function frameForget(): void {
   frameBase = 0;
   walk[0] = 0;
   walk[1] = 0;
-  for (let type = 0; type < 10; type++) {
+  for (let type: u32 = 0; type <= SECTIONS; type++) {
     payloads[type] = 0;
     counts[type] = 0;
   }

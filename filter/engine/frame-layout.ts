@@ -1,7 +1,7 @@
 // The constants of the wire format: sizes, numbers of kinds, sections, flags and errors. All of them are permanent; a
 // change of meaning raises FRAME_VERSION and adds a golden vector.
 export const FRAME_MAGIC: u32 = 0x46504d57; // "WMPF"
-export const FRAME_VERSION: u16 = 1;
+export const FRAME_VERSION: u16 = 2;
 export const FRAME_HEADER_BYTES: u32 = 48;
 export const SECTION_HEADER_BYTES: u32 = 8;
 
@@ -28,8 +28,7 @@ export const SECTION_METRICS: u16 = 5;
 export const SECTION_TOUCHES: u16 = 6;
 export const SECTION_OUTCOMES: u16 = 7;
 export const SECTION_GATEWAY: u16 = 8;
-export const SECTION_STATS: u16 = 9;
-export const SECTIONS: u16 = 9;
+export const SECTIONS: u16 = 8;
 
 export const POOL_BYTES: u32 = 32;
 export const SECRET_BYTES: u32 = 32;
@@ -38,9 +37,10 @@ export const LOAD_BYTES: u32 = 24;
 export const METRICS_BYTES: u32 = 32;
 export const TOUCHES_HEADER_BYTES: u32 = 8;
 export const TOUCH_BYTES: u32 = 24;
-export const OUTCOME_BYTES: u32 = 96;
+export const OUTCOMES_HEADER_BYTES: u32 = 16;
+export const OUTCOME_BYTES: u32 = 120;
+export const OUTCOME_KIND_BYTES: u32 = 152;
 export const GATEWAY_BYTES: u32 = 24;
-export const STAT_BYTES: u32 = 16;
 
 export const ENDPOINT_READY: u16 = 1;
 export const ENDPOINT_DRAIN: u16 = 2;
@@ -61,7 +61,28 @@ export const OUTCOME_PREDICTED_CACHED_TOKENS: u32 = 6;
 export const OUTCOME_ACTUAL_CACHED_TOKENS: u32 = 7;
 export const OUTCOME_COMPLETION_TOKENS: u32 = 8;
 export const OUTCOME_TTFT_COUNT: u32 = 9;
-export const OUTCOME_COUNTERS: u32 = 10;
+// Matches by what usage said of them: held as believed, less than believed, more than believed.
+export const OUTCOME_CONFIRMED: u32 = 10;
+export const OUTCOME_CONTRADICTED: u32 = 11;
+export const OUTCOME_EXCEEDED: u32 = 12;
+export const OUTCOME_COUNTERS: u32 = 13;
+
+// The kinds of requests that are told apart: by API, numbered from 0, and by language. A kind's number is api * LANGUAGES + language.
+export const KIND_APIS: u32 = 4;
+export const LANGUAGES: u32 = 4;
+export const OUTCOME_KINDS: u32 = 16;
+
+// The eight-byte counters of a kind's record, in their order; the last are the buckets of the prediction's error.
+export const OUTCOME_KIND_REQUESTS: u32 = 0;
+export const OUTCOME_KIND_PROMPT_BYTES: u32 = 1;
+export const OUTCOME_KIND_PROMPT_TOKENS: u32 = 2;
+export const OUTCOME_KIND_ESTIMATED_TOKENS: u32 = 3;
+export const OUTCOME_KIND_PREDICTED_TOKENS: u32 = 4;
+export const OUTCOME_KIND_ACTUAL_TOKENS: u32 = 5;
+export const OUTCOME_KIND_CLOSE: u32 = 6;
+export const OUTCOME_KIND_ERRORS: u32 = 7;
+export const OUTCOME_ERRORS: u32 = 11;
+export const OUTCOME_KIND_COUNTERS: u32 = 18;
 
 // What frameCheck() found wrong. The numbers are permanent; docs/WIRE.md explains each.
 export const FRAME_OK: u32 = 0;

@@ -10,16 +10,17 @@ import {
   SECTION_TOUCHES,
   SECTION_OUTCOMES,
   SECTION_GATEWAY,
-  SECTION_STATS,
   SECTIONS,
   ENDPOINT_BYTES,
   LOAD_BYTES,
   METRICS_BYTES,
   TOUCHES_HEADER_BYTES,
   TOUCH_BYTES,
+  OUTCOMES_HEADER_BYTES,
   OUTCOME_BYTES,
+  OUTCOME_KIND_BYTES,
+  OUTCOME_KIND_COUNTERS,
   GATEWAY_BYTES,
-  STAT_BYTES,
   OUTCOME_COUNTERS,
 } from './frame-layout';
 
@@ -52,7 +53,7 @@ export function frameCount(section: u16): u32 {
 }
 
 // Payload of a single-record section plus an offset; where the section is absent, a zero word.
-const zeros = memory.data(128);
+const zeros = memory.data(160);
 
 function single(section: u16): usize {
   const at = payloads[section];
@@ -268,21 +269,52 @@ export function touchRecordBytes(): u32 {
   return walk[1] == 0 ? 0 : touchBytesOf(touchCount());
 }
 
+/** The sender's own bytes per token, 0 when it does not know, and how many tokens of usage that rests on. */
+export function outcomesBytesPerToken(): f32 {
+  return load<f32>(single(SECTION_OUTCOMES), 8);
+}
+export function outcomesRatioTokens(): u32 {
+  return load<u32>(single(SECTION_OUTCOMES), 12);
+}
+/** Records of pods. */
 export function outcomeCount(): u32 {
   return counts[SECTION_OUTCOMES];
 }
+function outcome(index: u32): usize {
+  const at = index < counts[SECTION_OUTCOMES] ? payloads[SECTION_OUTCOMES] : 0;
+  return at == 0 ? zeros : at + OUTCOMES_HEADER_BYTES + index * OUTCOME_BYTES;
+}
 export function outcomePodId(index: u32): u32 {
-  return load<u32>(record(SECTION_OUTCOMES, index, OUTCOME_BYTES));
+  return load<u32>(outcome(index));
 }
 export function outcomeResets(index: u32): u32 {
-  return load<u32>(record(SECTION_OUTCOMES, index, OUTCOME_BYTES), 4);
+  return load<u32>(outcome(index), 4);
 }
-/** One of the counters OUTCOME_OK .. OUTCOME_TTFT_COUNT. */
+/** One of the counters OUTCOME_OK .. OUTCOME_EXCEEDED. */
 export function outcomeTotal(index: u32, counter: u32): u64 {
-  return counter < OUTCOME_COUNTERS ? load<u64>(record(SECTION_OUTCOMES, index, OUTCOME_BYTES) + 8 + counter * 8) : 0;
+  return counter < OUTCOME_COUNTERS ? load<u64>(outcome(index) + 8 + counter * 8) : 0;
 }
 export function outcomeTtftMsSum(index: u32): f64 {
-  return load<f64>(record(SECTION_OUTCOMES, index, OUTCOME_BYTES), 88);
+  return load<f64>(outcome(index), 112);
+}
+/** Records of kinds of requests. */
+export function outcomeKindCount(): u32 {
+  return load<u32>(single(SECTION_OUTCOMES), 4);
+}
+function outcomeKind(index: u32): usize {
+  if (index >= outcomeKindCount()) return zeros;
+  const pods = OUTCOMES_HEADER_BYTES + counts[SECTION_OUTCOMES] * OUTCOME_BYTES;
+  return payloads[SECTION_OUTCOMES] + pods + index * OUTCOME_KIND_BYTES;
+}
+export function outcomeKindApi(index: u32): u8 {
+  return load<u8>(outcomeKind(index));
+}
+export function outcomeKindLanguage(index: u32): u8 {
+  return load<u8>(outcomeKind(index), 1);
+}
+/** One of the counters OUTCOME_KIND_REQUESTS .. OUTCOME_KIND_ERRORS + OUTCOME_ERRORS - 1. */
+export function outcomeKindTotal(index: u32, counter: u32): u64 {
+  return counter < OUTCOME_KIND_COUNTERS ? load<u64>(outcomeKind(index) + 8 + counter * 8) : 0;
 }
 
 /** Identifies one life of the sender: its counters and touch numbers begin anew with each incarnation. */
@@ -301,14 +333,4 @@ export function gatewayNameBytes(): u32 {
 }
 export function gatewayName(): usize {
   return single(SECTION_GATEWAY) + GATEWAY_BYTES;
-}
-
-export function statCount(): u32 {
-  return counts[SECTION_STATS];
-}
-export function statId(index: u32): u32 {
-  return load<u32>(record(SECTION_STATS, index, STAT_BYTES));
-}
-export function statTotal(index: u32): u64 {
-  return load<u64>(record(SECTION_STATS, index, STAT_BYTES), 8);
 }

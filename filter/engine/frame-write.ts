@@ -17,7 +17,6 @@ import {
   SECTION_TOUCHES,
   SECTION_OUTCOMES,
   SECTION_GATEWAY,
-  SECTION_STATS,
   POOL_BYTES,
   SECRET_BYTES,
   ENDPOINT_BYTES,
@@ -25,9 +24,11 @@ import {
   METRICS_BYTES,
   TOUCHES_HEADER_BYTES,
   TOUCH_BYTES,
+  OUTCOMES_HEADER_BYTES,
   OUTCOME_BYTES,
+  OUTCOME_KIND_BYTES,
+  OUTCOME_KIND_COUNTERS,
   GATEWAY_BYTES,
-  STAT_BYTES,
   OUTCOME_COUNTERS,
 } from './frame-layout';
 
@@ -120,13 +121,9 @@ function reserveSingle(type: u16, bytes: u32): bool {
 
 /** Opens a section that may stay empty, so that an empty list can be told from an absent one. */
 export function writeSection(type: u16): bool {
-  const list =
-    type == SECTION_ENDPOINTS ||
-    type == SECTION_LOAD ||
-    type == SECTION_METRICS ||
-    type == SECTION_OUTCOMES ||
-    type == SECTION_STATS;
+  const list = type == SECTION_ENDPOINTS || type == SECTION_LOAD || type == SECTION_METRICS;
   if (type == SECTION_TOUCHES) return reserve(type, 0, TOUCHES_HEADER_BYTES);
+  if (type == SECTION_OUTCOMES) return reserve(type, 0, OUTCOMES_HEADER_BYTES);
   return list && reserve(type, 0, 0);
 }
 
@@ -277,16 +274,42 @@ export function writeTouchRecords(from: usize, bytes: u32, records: u32, keys: u
   return true;
 }
 
-/** Begins an outcome record, whose counters writeOutcomeTotal() then sets. */
-export function writeOutcome(podId: u32, resets: u32, ttftMsSum: f64): bool {
-  if (!reserve(SECTION_OUTCOMES, OUTCOME_BYTES, 0)) return false;
-  store<u32>(record, podId);
-  store<u32>(record, resets, 4);
-  store<f64>(record, ttftMsSum, 88);
+/** Begins the outcomes, with the sender's own bytes per token and how many tokens of usage that rests on. */
+export function writeOutcomes(bytesPerToken: f32, ratioTokens: u32): bool {
+  if (!reserve(SECTION_OUTCOMES, 0, OUTCOMES_HEADER_BYTES)) return false;
+  store<f32>(section, bytesPerToken, 16);
+  store<u32>(section, ratioTokens, 20);
   return true;
 }
+
+function countOutcome(offset: usize): void {
+  store<u32>(section + offset, load<u32>(section + offset, SECTION_HEADER_BYTES) + 1, SECTION_HEADER_BYTES);
+}
+
+/** Begins a pod's record, whose counters writeOutcomeTotal() then sets. Pods come before kinds. */
+export function writeOutcome(podId: u32, resets: u32, ttftMsSum: f64): bool {
+  if (sectionType == SECTION_OUTCOMES && load<u32>(section, 12) != 0) return false;
+  if (!reserve(SECTION_OUTCOMES, OUTCOME_BYTES, OUTCOMES_HEADER_BYTES)) return false;
+  countOutcome(0);
+  store<u32>(record, podId);
+  store<u32>(record, resets, 4);
+  store<f64>(record, ttftMsSum, 112);
+  return true;
+}
+
+/** Begins the record of one kind of requests, whose counters writeOutcomeTotal() then sets. */
+export function writeOutcomeKind(api: u8, language: u8): bool {
+  if (!reserve(SECTION_OUTCOMES, OUTCOME_KIND_BYTES, OUTCOMES_HEADER_BYTES)) return false;
+  countOutcome(4);
+  store<u8>(record, api);
+  store<u8>(record, language, 1);
+  return true;
+}
+
+/** Sets a counter of the record that was begun last. */
 export function writeOutcomeTotal(counter: u32, total: u64): void {
-  if (record == 0 || sectionType != SECTION_OUTCOMES || record == cursor || counter >= OUTCOME_COUNTERS) return;
+  if (record == 0 || sectionType != SECTION_OUTCOMES || record == cursor) return;
+  if (counter >= (load<u32>(section, 12) != 0 ? OUTCOME_KIND_COUNTERS : OUTCOME_COUNTERS)) return;
   store<u64>(record + 8 + counter * 8, total);
 }
 
@@ -299,12 +322,5 @@ export function writeGateway(incarnation: u64, touchesNext: u64, workers: u32, n
   store<u32>(record, workers, 16);
   store<u32>(record, nameBytes, 20);
   memory.copy(record + GATEWAY_BYTES, name, nameBytes);
-  return true;
-}
-
-export function writeStat(id: u32, total: u64): bool {
-  if (!reserve(SECTION_STATS, STAT_BYTES, 0)) return false;
-  store<u32>(record, id);
-  store<u64>(record, total, 8);
   return true;
 }

@@ -23,7 +23,7 @@ export const BLOCK_BYTES_MAX: u32 = (1 << 19) - 1;
 // Steps that one touch may take to find its place by time. Beyond them it is put where the search stands.
 export const TOUCH_STEPS_MAX: i32 = 1 << 15;
 // Who tells of load beside this VM: sibling workers and other gateways.
-export const LOAD_SOURCES_MAX: u32 = 40;
+export const LOAD_SOURCES_MAX: u32 = 72;
 // Pods that a pick names, best first.
 export const PICKS_MAX: u32 = 3;
 // Metrics older than this say nothing any more.
@@ -71,9 +71,9 @@ export const ADDRESS_BYTES_MAX: u32 = 48;
 // Root contexts of one VM: each configuration change makes a new one, and the old one stays while it has streams.
 export const ROOTS_MAX: i32 = 64;
 // VMs of one gateway that tell each other what they pick: its workers and its main thread.
-export const SEGMENTS_MAX: i32 = 32;
+export const SEGMENTS_MAX: i32 = 64;
 // The first of the load sources that stand for all other gateways of a pool together, one a pool; those before are segments.
-export const SOURCE_GATEWAYS: u32 = 32;
+export const SOURCE_GATEWAYS: u32 = 64;
 // Touches that one VM keeps readable for its siblings. They read at every pick and every tick, so this covers a tick.
 export const RING_RECORDS: u32 = 256;
 // Frames of touches from the control plane that stay readable for VMs that are behind.

@@ -17,6 +17,7 @@ export {
   scanPromptBytes,
   scanStream,
 } from './scan';
+export { scanLanguage } from './language';
 export { recordPagesFree } from './record';
 export { chainPrompts, chainReason, chainRun } from './chain';
 export { deltaFeed, deltaFound } from './first-token';

@@ -91,7 +91,9 @@ export const AT_MEDIA_FROM: usize = 848; // where in the run the media string at
 export const AT_MEDIA_PLAIN: usize = 852; // bytes at the beginning of a string that may be media, all without a space
 export const AT_RUN_CUT: usize = 856; // bytes of the run's media strings, those that ended, that do not count
 export const AT_RUN_COUNTED: usize = 860; // the run's first block with a `counted`, or RUN_UNCOUNTED
-const RECORD_BYTES: usize = 848 + 16;
+// Letters that were sampled, by language (language.ts).
+export const AT_LETTERS: usize = 864; // four u32
+const RECORD_BYTES: usize = 864 + 16;
 const CLEARED_FROM: usize = AT_CAPTURE;
 
 export const NOWHERE: u32 = 0xffffffff;
@@ -148,6 +150,7 @@ export function recordOpen(pool: u32, api: u32, blockBytes: u32): i32 {
   freeRecord = load<u32>(nextRecord + ((<usize>slot) << 2));
   const rec = records + RECORD_BYTES * <usize>slot;
   memory.fill(rec + CLEARED_FROM, 0, AT_MODEL - CLEARED_FROM);
+  memory.fill(rec + AT_LETTERS, 0, 16);
   store<u32>(rec, <u32>poolKeys(pool), AT_KEYS);
   store<u32>(rec, pool, AT_POOL);
   store<u32>(rec, api, AT_API);

@@ -7,6 +7,7 @@
 // Media are digested like text but do not count like it: 1 MB of a picture's data is not 250,000 tokens. A media string counts with its
 // first 1,024 bytes and with 1/64 of the others. What a block counts depends on nothing behind it, so equal keys have equal ends.
 import { digestFinish, digestStart, digestStripe, STRIPE_BYTES } from './digest';
+import { languageSample, SAMPLE_BYTES } from './language';
 import {
   AT_BLOCK_BYTES,
   AT_BLOCK_DONE,
@@ -78,8 +79,8 @@ function blockStart(rec: usize, block: u32): void {
   store<u32>(rec, block < STRIPE_BYTES ? block : STRIPE_BYTES, AT_LIMIT);
 }
 
-/** Accounts for `bytes` that went into the digest, and ends the block if it is full. */
-function advance(rec: usize, bytes: u32): void {
+/** Accounts for `bytes` before `end` that went into the digest, 64 or more, and ends the block if it is full. */
+function advance(rec: usize, bytes: u32, end: usize): void {
   const offset = load<u32>(rec, AT_RUN_BYTES) + bytes;
   const done = load<u32>(rec, AT_BLOCK_DONE) + bytes;
   const left = load<u32>(rec, AT_BLOCK_LEFT) - bytes;
@@ -87,11 +88,18 @@ function advance(rec: usize, bytes: u32): void {
   store<u32>(rec, done, AT_BLOCK_DONE);
   store<u32>(rec, left, AT_BLOCK_LEFT);
   if (left == 0) {
+    sample(rec, end - SAMPLE_BYTES);
     blockEnd(rec, done, offset);
     blockStart(rec, blockSize(offset, load<u32>(rec, AT_BLOCK_BYTES)));
   } else if (left < STRIPE_BYTES) {
     store<u32>(rec, left, AT_LIMIT);
   }
+}
+
+/** Looks at the end of a block for the prompt's language, unless it is no text: a whole run or media. */
+function sample(rec: usize, ptr: usize): void {
+  if (load<u32>(rec, AT_RUN_HEADER) == NOWHERE || load<u32>(rec, AT_MEDIA_FROM) != NOWHERE) return;
+  languageSample(rec, ptr);
 }
 
 /** Ends a block of `bytes` bytes at `offset` of its run. */
@@ -153,13 +161,13 @@ export function stripeFull(rec: usize): void {
   const limit = load<u32>(rec, AT_LIMIT);
   digestStripe(rec + AT_SIP, load<u32>(rec, AT_KEYS), rec + AT_STRIPE, limit >> 5);
   store<u32>(rec, 0, AT_FILL);
-  advance(rec, limit);
+  advance(rec, limit, rec + AT_STRIPE + limit);
 }
 
 /** Digests 256 bytes where they lie. The stripe buffer is empty and AT_LIMIT is a whole stripe. */
 export function stripeDirect(rec: usize, ptr: usize): void {
   digestStripe(rec + AT_SIP, load<u32>(rec, AT_KEYS), ptr, 8);
-  advance(rec, STRIPE_BYTES);
+  advance(rec, STRIPE_BYTES, ptr + STRIPE_BYTES);
 }
 
 export function runByte(rec: usize, byte: u32): void {
@@ -184,6 +192,7 @@ function finish(rec: usize): u32 {
     v128.store(stripe + fill, zero);
     v128.store(stripe + fill, zero, 16);
     digestStripe(rec + AT_SIP, load<u32>(rec, AT_KEYS), stripe, (fill + 31) >> 5);
+    sample(rec, fill > SAMPLE_BYTES ? stripe + fill - SAMPLE_BYTES : stripe);
   }
   if (block > 0 || load<u32>(rec, AT_RUN_HEADER) == NOWHERE) blockEnd(rec, block, bytes);
   return bytes;

@@ -8,7 +8,7 @@ import type { ReplayPrompt } from './source.ts';
 
 const POOL = 0;
 /** The load source that stands for all other gateways; those before it are the siblings. */
-const SOURCE_GATEWAYS = 32;
+const SOURCE_GATEWAYS = 64;
 /** Times begin here: at time 0 the engine's table takes no touches. */
 const EPOCH_MS = 1_000_000;
 /** No pod is taken for one that hangs before it was silent for so long. */

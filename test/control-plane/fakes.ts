@@ -4,6 +4,8 @@ import type { AddressInfo } from 'node:net';
 import type { FrameExports } from '../../control-plane/engine/frame-exports.ts';
 import { Frames } from '../../control-plane/engine/frames.ts';
 import type { Frame, FrameToWrite, TouchRecord } from '../../control-plane/engine/frames.ts';
+import { ERROR_BOUNDS, KIND_COUNTERS, OUTCOME_COUNTERS } from '../../control-plane/engine/outcomes.ts';
+import type { OutcomeKindRecord, OutcomeRecord, OutcomesRecord } from '../../control-plane/engine/outcomes.ts';
 import { loadEngine } from '../../control-plane/engine/instance.ts';
 
 export async function loadFrames(): Promise<Frames> {
@@ -14,6 +16,33 @@ export function touch(podId: number, timeMs: number, keys: bigint[], parentKey =
   const weights = Uint32Array.from(keys, () => 256);
   return { podId, clear: false, timeMs, parentKey, keys: BigUint64Array.from(keys), weights };
 }
+
+const zeros = <N extends string>(names: readonly N[]): Record<N, number> =>
+  Object.fromEntries(names.map((name) => [name, 0])) as Record<N, number>;
+
+/** Totals of a pod, all zero but for what is given. */
+export const podOutcome = (more: Partial<OutcomeRecord>): OutcomeRecord => ({
+  ...zeros(OUTCOME_COUNTERS),
+  podId: 1,
+  resets: 0,
+  ttftMsSum: 0,
+  ...more,
+});
+
+/** Totals of English chats, or of another kind. */
+export const kindOutcome = (more: Partial<OutcomeKindRecord>): OutcomeKindRecord => ({
+  ...zeros(KIND_COUNTERS),
+  api: 'chat',
+  language: 'latin',
+  errors: [...ERROR_BOUNDS, Infinity].map(() => 0),
+  ...more,
+});
+
+export const outcomes = (
+  pods: OutcomeRecord[],
+  kinds: OutcomeKindRecord[] = [],
+  ratio = { bytesPerToken: 0, ratioTokens: 0 },
+): OutcomesRecord => ({ ...ratio, pods, kinds });
 
 export interface SyncAnswer {
   status: number;

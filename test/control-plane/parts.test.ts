@@ -3,15 +3,14 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { parseAddress } from '../../control-plane/address.ts';
 import type { EndpointConfig } from '../../control-plane/config.ts';
-import { OUTCOME_COUNTERS } from '../../control-plane/engine/frames.ts';
-import type { OutcomeCounter, OutcomeRecord, TouchChunk } from '../../control-plane/engine/frames.ts';
+import type { TouchChunk } from '../../control-plane/engine/frames.ts';
 import { Gateways } from '../../control-plane/gateways.ts';
 import { LIMITS } from '../../control-plane/limits.ts';
 import { FAMILY_NAMES, readMetrics } from '../../control-plane/metrics-text.ts';
 import { Pods } from '../../control-plane/pods.ts';
 import { TouchLog } from '../../control-plane/touch-log.ts';
 import { recordedText } from '../sim/recordings.ts';
-import { metricsText } from './fakes.ts';
+import { metricsText, outcomes, podOutcome } from './fakes.ts';
 
 describe('metrics text', () => {
   test('of a small sample', () => {
@@ -93,6 +92,8 @@ const endpoint = (text: string, more: Partial<EndpointConfig> = {}): EndpointCon
   weight: 1,
   drain: false,
   capacityTokens: 0,
+  ready: true,
+  life: null,
   ...more,
 });
 
@@ -228,15 +229,8 @@ test('load of the others is what a plain sum says, whatever comes and goes', () 
 test('outcomes of pods that come are counted however many have gone', () => {
   const gateways = new Gateways(0);
   const { gateway } = gateways.meet('gw', 1n, 0);
-  const record = (podId: number, ok: number): OutcomeRecord => ({
-    ...(Object.fromEntries(OUTCOME_COUNTERS.map((counter) => [counter, 0])) as Record<OutcomeCounter, number>),
-    podId,
-    resets: 0,
-    ttftMsSum: 0,
-    ok,
-  });
   const rise = (podId: number, ok: number): number | undefined =>
-    gateways.outcomesSince(gateway, [record(podId, ok)], false)[0]?.ok;
+    gateways.outcomesSince(gateway, outcomes([podOutcome({ podId, ok })])).pods[0]?.ok;
   expect(rise(1, 5)).toBe(5);
   for (let podId = 2; podId <= LIMITS.outcomePods + 10; podId++) {
     expect(rise(podId, 1)).toBe(1);

@@ -6,7 +6,17 @@ import { afterEach, beforeAll, expect, test } from 'vitest';
 import type { Frames } from '../../control-plane/engine/frames.ts';
 import { startControlPlane } from '../../control-plane/server.ts';
 import type { ControlPlane, ControlPlaneOptions } from '../../control-plane/server.ts';
-import { FakeGateway, loadFrames, metricsText, startFakeEngine, touch, until } from './fakes.ts';
+import {
+  FakeGateway,
+  kindOutcome,
+  loadFrames,
+  metricsText,
+  outcomes,
+  podOutcome,
+  startFakeEngine,
+  touch,
+  until,
+} from './fakes.ts';
 import type { FakeEngine } from './fakes.ts';
 
 let frames: Frames;
@@ -55,9 +65,11 @@ interface PoolState {
     capacityTokens: number;
     table: { blocks: number; bytes: number };
     load: { inFlight: number };
+    usage: { predictedCachedTokens: number; actualCachedTokens: number; contradicted: number };
     metrics: { running: number | null; stale: boolean; failuresInRow: number; ttftMs: number; missing: string[] };
   }[];
   gateways: { name: string; live: boolean; reports: number }[];
+  usage: { api: string; language: string; requests: number; errors: { le: number | null; requests: number }[] }[];
 }
 
 const poolState = (controlPlane: ControlPlane, index = 0): PoolState =>
@@ -385,36 +397,76 @@ test('outcomes and counters become metrics: totals once, whatever is sent again'
   const controlPlane = await start({ pools: [{ name: 'chat', endpoints: ['127.0.0.1:9'] }], scrapeTimeoutMs: 100 });
   const gateway = new FakeGateway(frames, 'gw-1', 'chat');
   const podId = (await gateway.sync(controlPlane.url))[0]?.endpoints?.[0]?.podId as number;
-  const outcome = {
+  const outcome = podOutcome({
     podId,
     resets: 1,
-    ttftMsSum: 1500,
     ok: 10,
     clientErrors: 2,
     serverErrors: 3,
     elsewhere: 4,
+    ttftMsSum: 1500,
+    ttftCount: 6,
     promptBytes: 8_000,
     promptTokens: 2_000,
     predictedCachedTokens: 900,
     actualCachedTokens: 800,
     completionTokens: 77,
-    ttftCount: 6,
-  };
-  const stats = [
-    { id: 1, total: 20 },
-    { id: 70, total: 5 },
-    { id: 4_000, total: 9 },
-  ];
-  await gateway.sync(controlPlane.url, { outcomes: [outcome], stats });
-  await gateway.sync(controlPlane.url, { outcomes: [outcome], stats });
+    confirmed: 5,
+    contradicted: 2,
+    exceeded: 1,
+  });
+  const errors = [0, 0, 0, 0, 1, 5, 2, 0, 0, 0, 1];
+  const kind = kindOutcome({
+    requests: 9,
+    promptBytes: 8_000,
+    promptTokens: 2_000,
+    estimatedTokens: 2_100,
+    predictedCachedTokens: 900,
+    actualCachedTokens: 800,
+    close: 6,
+    errors,
+  });
+  const other = kindOutcome({ api: 'messages', language: 'cyrillic', requests: 3 });
+  const told = { outcomes: outcomes([outcome], [kind, other]) };
+  await gateway.sync(controlPlane.url, told);
+  await gateway.sync(controlPlane.url, told);
   const { text } = await page(controlPlane, '/metrics');
   expect(text).toContain('warmpath_requests_total{pool="chat",outcome="ok"} 10');
-  expect(text).toContain('warmpath_tokens_total{pool="chat",kind="predicted-cached"} 900');
-  expect(text).toContain('warmpath_tokens_total{pool="chat",kind="actual-cached"} 800');
+  const chats = 'pool="chat",api="chat",language="latin"';
+  for (const line of [
+    `warmpath_usage_requests_total{${chats}} 9`,
+    `warmpath_usage_prompt_bytes_total{${chats}} 8000`,
+    `warmpath_usage_prompt_tokens_total{${chats},kind="estimated"} 2100`,
+    `warmpath_usage_prompt_tokens_total{${chats},kind="actual"} 2000`,
+    `warmpath_usage_cached_tokens_total{${chats},kind="predicted"} 900`,
+    `warmpath_usage_cached_tokens_total{${chats},kind="actual"} 800`,
+    `warmpath_predictions_close_total{${chats}} 6`,
+    `warmpath_cached_tokens_error_bucket{${chats},le="-64"} 0`,
+    `warmpath_cached_tokens_error_bucket{${chats},le="-16"} 1`,
+    `warmpath_cached_tokens_error_bucket{${chats},le="16"} 6`,
+    `warmpath_cached_tokens_error_bucket{${chats},le="4096"} 8`,
+    `warmpath_cached_tokens_error_bucket{${chats},le="+Inf"} 9`,
+    'warmpath_usage_requests_total{pool="chat",api="messages",language="cyrillic"} 3',
+    'warmpath_usage_completion_tokens_total{pool="chat"} 77',
+    'warmpath_pod_cached_tokens_total{pool="chat",endpoint="127.0.0.1:9",kind="predicted"} 900',
+    'warmpath_pod_cached_tokens_total{pool="chat",endpoint="127.0.0.1:9",kind="actual"} 800',
+    'warmpath_pod_matches_total{pool="chat",endpoint="127.0.0.1:9",result="contradicted"} 2',
+    'warmpath_bytes_per_token{pool="chat"} 4',
+  ]) {
+    expect(text.split('\n')).toContain(line);
+  }
+  const { usage, endpoints } = poolState(controlPlane);
+  expect(usage).toMatchObject([
+    { api: 'chat', language: 'latin', requests: 9, predictedCachedTokens: 900, close: 6 },
+    { api: 'messages', language: 'cyrillic', requests: 3 },
+  ]);
+  expect(usage[0]?.errors.slice(4, 7)).toEqual([
+    { le: -16, requests: 1 },
+    { le: 16, requests: 5 },
+    { le: 64, requests: 2 },
+  ]);
+  expect(endpoints[0]?.usage).toMatchObject({ actualCachedTokens: 800, contradicted: 2 });
   expect(text).toContain('warmpath_ttft_seconds_sum{pool="chat"} 1.5');
-  expect(text).toContain('warmpath_filter_total{pool="chat",stat="requests"} 20');
-  expect(text).toContain('warmpath_filter_total{pool="chat",stat="fallback-6"} 5');
-  expect(text).toContain('warmpath_filter_total{pool="chat",stat="other"} 9');
   expect(text).toContain('warmpath_gateways{pool="chat"} 1');
   const joined = await new FakeGateway(frames, 'gw-2', 'chat').sync(controlPlane.url);
   expect(joined[0]?.pool?.bytesPerToken).toBe(4);
@@ -431,13 +483,13 @@ test('two leaders of one gateway that report in turn are one load, and each coun
   await young.sync(controlPlane.url);
   const load = [{ podId, inFlight: 3, prefillTokens: 1, usedTokens: 1, ageMs: 0, slowness: 0 }];
   for (let turn = 0; turn < 3; turn++) {
-    await old.sync(controlPlane.url, { load, stats: [{ id: 2, total: 10 }] });
-    await young.sync(controlPlane.url, { load, stats: [{ id: 2, total: 4 }] });
+    await old.sync(controlPlane.url, { load, outcomes: outcomes([podOutcome({ podId, ok: 10 })]) });
+    await young.sync(controlPlane.url, { load, outcomes: outcomes([podOutcome({ podId, ok: 4 })]) });
   }
   expect((await other.sync(controlPlane.url)).find((f) => f.load)?.load).toMatchObject([{ inFlight: 3 }]);
   expect(poolState(controlPlane).gateways.map((g) => g.name)).toEqual(['gw-1', 'gw-2']);
   const { text } = await page(controlPlane, '/metrics');
-  expect(text).toContain('warmpath_filter_total{pool="chat",stat="picks"} 14');
+  expect(text).toContain('warmpath_requests_total{pool="chat",outcome="ok"} 14');
 });
 
 test('a silent gateway loses its load and is no longer counted', async () => {

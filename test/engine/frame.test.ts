@@ -7,6 +7,13 @@ import type { FrameExports } from '../../control-plane/engine/frame-exports.ts';
 import { FRAME_BYTES_MAX, FRAME_ERRORS, FrameError, Frames } from '../../control-plane/engine/frames.ts';
 import type { Frame, FrameErrorName, TouchRecord } from '../../control-plane/engine/frames.ts';
 import { loadEngine } from '../../control-plane/engine/instance.ts';
+import {
+  ERROR_BOUNDS,
+  KIND_APIS,
+  KIND_COUNTERS,
+  LANGUAGES,
+  OUTCOME_COUNTERS,
+} from '../../control-plane/engine/outcomes.ts';
 import { encodeWire, frameFromJson, poolHashWire, seal, xxh64 } from '../oracle/wire.ts';
 
 interface Vector {
@@ -15,8 +22,11 @@ interface Vector {
   frame: unknown;
 }
 
-const file = new URL('../vectors/wire.json', import.meta.url);
-const { vectors, version } = JSON.parse(readFileSync(file, 'utf8')) as { version: number; vectors: Vector[] };
+const vectorsOf = (version: number): Vector[] => {
+  const file = new URL(`../vectors/wire-${version}.json`, import.meta.url);
+  return (JSON.parse(readFileSync(file, 'utf8')) as { vectors: Vector[] }).vectors;
+};
+const vectors = vectorsOf(2);
 
 let frames: Frames;
 let wasm: FrameExports;
@@ -47,7 +57,7 @@ test('the encoder that the engine is held against makes known hashes', () => {
   expect(frames.poolHash('foobar')).toBe(0x85944171f73967e8n);
 });
 
-describe(`golden vectors of version ${version}`, () => {
+describe('golden vectors of version 2', () => {
   test.each(vectors)('$name', (vector) => {
     const frame = frameFromJson(vector.frame);
     const bytes = bytesOf(vector);
@@ -61,17 +71,7 @@ describe(`golden vectors of version ${version}`, () => {
     expect(new Set(all.map((frame) => frame.kind)).size).toBe(4);
     expect(new Set(all.flatMap((frame) => frame.flags)).size).toBe(4);
     const keys = new Set(all.flatMap((frame) => Object.keys(frame)));
-    for (const section of [
-      'pool',
-      'secret',
-      'endpoints',
-      'load',
-      'metrics',
-      'touches',
-      'outcomes',
-      'gateway',
-      'stats',
-    ]) {
+    for (const section of ['pool', 'secret', 'endpoints', 'load', 'metrics', 'touches', 'outcomes', 'gateway']) {
       expect(keys).toContain(section);
     }
   });
@@ -101,6 +101,9 @@ const touches: fc.Arbitrary<TouchRecord> = fc.oneof(
     weights: new Uint32Array(0),
   })),
 );
+
+const totals = <N extends string>(names: readonly N[]): Record<N, typeof count> =>
+  Object.fromEntries(names.map((name) => [name, count])) as Record<N, typeof count>;
 
 const list = <T>(one: fc.Arbitrary<T>): fc.Arbitrary<T[]> => fc.array(one, { maxLength: 5 });
 
@@ -149,23 +152,19 @@ const segment: fc.Arbitrary<Frame> = fc.record(
       }),
     ),
     touches: list(touches),
-    outcomes: list(
-      fc.record({
-        podId,
-        resets: u32,
-        ttftMsSum: f64,
-        ok: count,
-        clientErrors: count,
-        serverErrors: count,
-        elsewhere: count,
-        promptBytes: count,
-        promptTokens: count,
-        predictedCachedTokens: count,
-        actualCachedTokens: count,
-        completionTokens: count,
-        ttftCount: count,
-      }),
-    ),
+    outcomes: fc.record({
+      bytesPerToken: f32,
+      ratioTokens: u32,
+      pods: list(fc.record({ podId, resets: u32, ttftMsSum: f64, ...totals(OUTCOME_COUNTERS) })),
+      kinds: list(
+        fc.record({
+          api: fc.constantFrom(...KIND_APIS),
+          language: fc.constantFrom(...LANGUAGES),
+          ...totals(KIND_COUNTERS),
+          errors: fc.array(count, { minLength: ERROR_BOUNDS.length + 1, maxLength: ERROR_BOUNDS.length + 1 }),
+        }),
+      ),
+    }),
     gateway: fc.record({
       incarnation: u64,
       touchesNext: u64,
@@ -176,7 +175,6 @@ const segment: fc.Arbitrary<Frame> = fc.record(
         maxLength: 256,
       }),
     }),
-    stats: list(fc.record({ id: podId, total: count })),
   },
   { requiredKeys: ['kind', 'epoch', 'sequence', 'poolHash', 'settingsVersion', 'flags'] },
 );
@@ -190,6 +188,10 @@ test('any frame is written as the oracle writes it, and reads back the same', ()
     }),
     { numRuns: 300 },
   );
+});
+
+test.each(vectorsOf(1))('version 1 is not spoken any more: $name', (vector) => {
+  expect(codeOf(bytesOf(vector))).toBe('version');
 });
 
 describe('what is not a frame is refused, and never traps', () => {
@@ -273,12 +275,12 @@ describe('what is not a frame is refused, and never traps', () => {
     const found: Record<string, FrameErrorName> = {
       short: codeOf(encodeWire(delta).subarray(0, 47)),
       magic: codeOf(edit(delta, (v) => v.setUint8(0, 1))),
-      version: codeOf(edit(delta, (v) => v.setUint16(4, 2, true))),
+      version: codeOf(edit(delta, (v) => v.setUint16(4, 3, true))),
       kind: codeOf(edit(delta, (v) => v.setUint16(6, 5, true))),
       length: codeOf(encodeWire(delta).subarray(0, 56)),
       check: codeOf(encodeWire(delta).fill(9, 60, 61)),
       flags: codeOf(edit(delta, (v) => v.setUint32(44, 16, true))),
-      section: codeOf(edit(delta, (v) => v.setUint16(48, 10, true))),
+      section: codeOf(edit(delta, (v) => v.setUint16(48, 9, true))),
       'section-length': codeOf(edit(delta, (v) => v.setUint32(52, 4_096, true))),
       count: codeOf(edit(delta, (v) => v.setUint32(52, 40, true))),
       value: codeOf(edit(delta, (v) => v.setUint8(56, 3))),
@@ -319,7 +321,6 @@ describe('what is not a frame is refused, and never traps', () => {
       { touches: [{ ...touch, keys: new BigUint64Array(0), weights: new Uint32Array(0) }] },
       { load: [{ ...load, podId: 0 }] },
       { gateway: { incarnation: 1n, touchesNext: 0n, workers: 1, name: 'with space' } },
-      { stats: [{ id: 0, total: 1 }] },
     ];
     for (const more of bad) expect(codeOf(encodeWire(good(more)))).toBe('value');
   });
@@ -340,7 +341,7 @@ test('the writer never leaves its region, and what it wrote before it was full i
       for (let k = 0; fits !== 0 && k < 5; k++) wasm.writeTouchKey(k, BigInt(k + 1), 256);
       written += fits;
     }
-    written += wasm.writeGateway(1n, 1n, 1, wasm.frameScratch(), 0) + wasm.writeStat(1, 1n);
+    written += wasm.writeGateway(1n, 1n, 1, wasm.frameScratch(), 0);
     const bytes = wasm.frameEnd();
     expect(bytes).toBeLessThanOrEqual(room);
     expect(new Uint8Array(wasm.memory.buffer, region + room, 1024 - room).every((byte) => byte === canary)).toBe(true);
@@ -349,7 +350,7 @@ test('the writer never leaves its region, and what it wrote before it was full i
       continue;
     }
     const { frame } = frames.decode(new Uint8Array(wasm.memory.buffer, region, bytes).slice());
-    const records = [frame.endpoints, frame.load, frame.touches, frame.stats].map((section) => section?.length ?? 0);
+    const records = [frame.endpoints, frame.load, frame.touches].map((section) => section?.length ?? 0);
     expect(records.reduce((sum, n) => sum + n)).toBe(written);
   }
 });
@@ -385,7 +386,6 @@ test('after a refused frame, and beyond a count, every accessor reads zero', () 
     'outcomePodId',
     'outcomeResets',
     'outcomeTtftMsSum',
-    'statId',
   ] as const;
   const call = (name: (typeof own)[number], index: number): number => wasm[name](index);
   expect(frames.check(bytesOf(everything))).toBe('ok');

@@ -249,7 +249,7 @@ describe('outcomes', () => {
     gateway.settle(3000);
     for (let i = 0; i < 10; i++) round(1);
     gateway.settle(3000);
-    const outcomes = gateway.reports.findLast((report) => report.outcomes)!.outcomes!;
+    const outcomes = gateway.reports.findLast((report) => report.outcomes)!.outcomes!.pods;
     const sum = (name: 'ok' | 'clientErrors' | 'promptTokens' | 'completionTokens' | 'ttftCount'): number =>
       outcomes.reduce((total, pod) => total + pod[name], 0);
     expect([sum('ok'), sum('clientErrors')]).toEqual([40, 40]);

@@ -164,10 +164,10 @@ test("reports come at the interval that the pool's settings say, unless the plug
 
 test('a VM beyond those that there are segments for says so, once', async () => {
   const gateway = (
-    await Gateway.start({ workers: 33, config: { bounds: { pods: 1, blocks: 1024, streams: 16 } } })
+    await Gateway.start({ workers: 65, config: { bounds: { pods: 1, blocks: 1024, streams: 16 } } })
   ).settle();
   expect(gateway.host.logged('SEGMENTS_MAX')).toHaveLength(1);
-  expect(gateway.reports.at(-1)!.gateway!.workers).toBe(32);
+  expect(gateway.reports.at(-1)!.gateway!.workers).toBe(64);
 });
 
 test('a plugin that was removed makes room for another one, with a name of its own in shared data', async () => {
@@ -177,7 +177,7 @@ test('a plugin that was removed makes room for another one, with a name of its o
     gateway.roots[0] = root;
     gateway.settle();
     expect(gateway.picks(gateway.request(0, chat(SYSTEM, 'x')))).toHaveLength(3);
-    expect(gateway.host.shared.keys().some((key) => key.startsWith(`warmpath/1/plugin-${i}/R`))).toBe(true);
+    expect(gateway.host.shared.keys().some((key) => key.startsWith(`warmpath/2/plugin-${i}/R`))).toBe(true);
     root.retire();
     gateway.settle(2000);
   }

@@ -180,7 +180,7 @@ describe('usage of several prompts', () => {
     expect(cached()).toBe(32);
     gateway.settle(3000);
     const { outcomes } = gateway.reports.findLast((report) => report.outcomes)!;
-    const told = outcomes!.reduce((sum, { promptTokens }) => sum + Number(promptTokens), 0);
+    const told = outcomes!.pods.reduce((sum, { promptTokens }) => sum + Number(promptTokens), 0);
     expect(told).toBe(3 * 2000);
   });
 });

@@ -1,13 +1,8 @@
 // The wire format a second time, written for clearness from docs/WIRE.md and sharing nothing with the engine: the encoder
 // that golden vectors and the engine are held against.
-import {
-  FRAME_FLAGS,
-  FRAME_KINDS,
-  OUTCOME_COUNTERS,
-  POOL_MODES,
-  TOOLS_POSITIONS,
-} from '../../control-plane/engine/frames.ts';
+import { FRAME_FLAGS, FRAME_KINDS, POOL_MODES, TOOLS_POSITIONS } from '../../control-plane/engine/frames.ts';
 import type { Frame } from '../../control-plane/engine/frames.ts';
+import { KIND_APIS, KIND_COUNTERS, LANGUAGES, OUTCOME_COUNTERS } from '../../control-plane/engine/outcomes.ts';
 
 const M = (1n << 64n) - 1n;
 const P1 = 0x9e3779b185ebca87n;
@@ -127,11 +122,11 @@ export function encodeWire(frame: Frame): Uint8Array {
   const out = new Bytes();
   out
     .u32(0x46504d57)
-    .u16(1, FRAME_KINDS.indexOf(frame.kind) + 1)
+    .u16(2, FRAME_KINDS.indexOf(frame.kind) + 1)
     .u32(0, 0);
   out.u64(frame.epoch, frame.sequence, frame.poolHash).u32(frame.settingsVersion);
   out.u32(frame.flags.reduce((bits, flag) => bits + FRAME_FLAGS[flag], 0));
-  const { pool, secret, endpoints, load, metrics, touches, outcomes, gateway, stats } = frame;
+  const { pool, secret, endpoints, load, metrics, touches, outcomes, gateway } = frame;
   if (pool) {
     section(out, 1, (b) => {
       b.u8(POOL_MODES.indexOf(pool.mode), pool.policy, TOOLS_POSITIONS.indexOf(pool.toolsPosition), 0);
@@ -185,10 +180,16 @@ export function encodeWire(frame: Frame): Uint8Array {
   }
   if (outcomes) {
     section(out, 7, (b) => {
-      for (const o of outcomes) {
-        b.u32(o.podId, o.resets)
-          .u64(...OUTCOME_COUNTERS.map((counter) => BigInt(o[counter])))
-          .f64(o.ttftMsSum);
+      const { pods, kinds, bytesPerToken, ratioTokens } = outcomes;
+      b.u32(pods.length, kinds.length).f32(bytesPerToken).u32(ratioTokens);
+      for (const pod of pods) {
+        b.u32(pod.podId, pod.resets)
+          .u64(...OUTCOME_COUNTERS.map((counter) => BigInt(pod[counter])))
+          .f64(pod.ttftMsSum);
+      }
+      for (const kind of kinds) {
+        b.u8(KIND_APIS.indexOf(kind.api), LANGUAGES.indexOf(kind.language)).u16(0).u32(0);
+        b.u64(...KIND_COUNTERS.map((counter) => BigInt(kind[counter]))).u64(...kind.errors.map(BigInt));
       }
     });
   }
@@ -196,11 +197,6 @@ export function encodeWire(frame: Frame): Uint8Array {
     section(out, 8, (b) => {
       const name = new TextEncoder().encode(gateway.name);
       b.u64(gateway.incarnation, gateway.touchesNext).u32(gateway.workers, name.length).all(name);
-    });
-  }
-  if (stats) {
-    section(out, 9, (b) => {
-      for (const s of stats) b.u32(s.id, 0).u64(BigInt(s.total));
     });
   }
   return seal(out.done());
