@@ -1,6 +1,7 @@
 // The replica's KV memory: a fixed number of blocks, reference counted, with the free ones in a least recently used list. A free block keeps its
 // content until it is needed for something else, and that content is the prefix cache. The order of events follows vLLM: a finished
-// sequence gives its last block back first, so the tail of a prompt is forgotten before its head.
+// sequence gives its last block back first, so the tail of a prompt is forgotten before its head; a block that was never full is reused before
+// all others; and content that was computed twice is held twice, so it is forgotten only with its last block.
 
 const keyDouble = new Float64Array(1);
 const keyWords = new Uint32Array(keyDouble.buffer);
@@ -13,7 +14,10 @@ export class BlockCache {
   readonly #previous: Int32Array;
   readonly #next: Int32Array;
   readonly #keys: Float64Array;
-  // Which block holds a key: open addressing, one more than the block's number in each slot, 0 for none.
+  // Blocks of equal content, in the order in which they were filled: rings, each through its own blocks.
+  readonly #twinNext: Int32Array;
+  readonly #twinPrevious: Int32Array;
+  // Which block holds a key, the first of its ring: open addressing, one more than the block's number in each slot, 0 for none.
   readonly #slots: Int32Array;
   readonly #mask: number;
   #cached = 0;
@@ -25,6 +29,8 @@ export class BlockCache {
     this.#free = blocks;
     this.#references = new Int32Array(blocks);
     this.#keys = new Float64Array(blocks).fill(-1);
+    this.#twinNext = new Int32Array(blocks);
+    this.#twinPrevious = new Int32Array(blocks);
     const slots = 2 ** Math.ceil(Math.log2(2 * blocks + 1));
     this.#slots = new Int32Array(slots);
     this.#mask = slots - 1;
@@ -46,6 +52,7 @@ export class BlockCache {
     return 1 - this.#free / this.blocks;
   }
 
+  /** Different contents that are held. */
   get cachedBlocks(): number {
     return this.#cached;
   }
@@ -80,36 +87,46 @@ export class BlockCache {
     this.#references[block] = 1;
     const key = this.#keys[block]!;
     if (key >= 0) {
-      this.#forget(key);
-      this.#keys[block] = -1;
+      this.#lose(block, key);
       this.evictions += 1;
     }
     return block;
   }
 
-  /** Makes a full block's content known under its key. The first block of equal content stays the known one. */
+  /** Makes a full block's content known under its key. Of several blocks of equal content the first one is shared. */
   commit(block: number, key: number): void {
     if (this.#keys[block]! >= 0) return;
-    const slot = this.#slotOf(key);
-    if (this.#slots[slot] !== 0) return;
     this.#keys[block] = key;
-    this.#slots[slot] = block + 1;
-    this.#cached += 1;
+    const slot = this.#slotOf(key);
+    const first = this.#slots[slot]! - 1;
+    if (first < 0) {
+      this.#slots[slot] = block + 1;
+      this.#twinNext[block] = block;
+      this.#twinPrevious[block] = block;
+      this.#cached += 1;
+      return;
+    }
+    const last = this.#twinPrevious[first]!;
+    this.#twinNext[last] = block;
+    this.#twinPrevious[block] = last;
+    this.#twinNext[block] = first;
+    this.#twinPrevious[first] = block;
   }
 
-  /** Gives a sequence's blocks back, the last one first. */
+  /** Gives a sequence's blocks back, the last one first; those that hold nothing known are the next to be taken. */
   release(blocks: readonly number[]): void {
+    let front = this.blocks;
     for (let i = blocks.length - 1; i >= 0; i--) {
       const block = blocks[i]!;
       const left = this.#references[block]! - 1;
       this.#references[block] = left;
       if (left > 0) continue;
-      const last = this.#previous[this.blocks]!;
-      this.#next[last] = block;
-      this.#previous[block] = last;
-      this.#next[block] = this.blocks;
-      this.#previous[this.blocks] = block;
-      this.#free += 1;
+      if (this.#keys[block]! >= 0) {
+        this.#link(this.#previous[this.blocks]!, block);
+      } else {
+        this.#link(front, block);
+        front = block;
+      }
     }
   }
 
@@ -148,6 +165,31 @@ export class BlockCache {
       empty = slot;
     }
     this.#slots[empty] = 0;
+  }
+
+  /** A block no longer holds its key, which stays known while another block holds it. */
+  #lose(block: number, key: number): void {
+    const next = this.#twinNext[block]!;
+    if (next === block) {
+      this.#forget(key);
+    } else {
+      const previous = this.#twinPrevious[block]!;
+      this.#twinNext[previous] = next;
+      this.#twinPrevious[next] = previous;
+      const slot = this.#slotOf(key);
+      if (this.#slots[slot] === block + 1) this.#slots[slot] = next + 1;
+    }
+    this.#keys[block] = -1;
+  }
+
+  /** Puts a block into the free list, behind another. */
+  #link(before: number, block: number): void {
+    const after = this.#next[before]!;
+    this.#next[before] = block;
+    this.#previous[block] = before;
+    this.#next[block] = after;
+    this.#previous[after] = block;
+    this.#free += 1;
   }
 
   #unlink(block: number): void {
