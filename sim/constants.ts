@@ -4,7 +4,6 @@ export type EngineName = 'L4-8B' | 'H100-8B' | '2xH100-32B' | 'H100-32B';
 
 /** A step takes overhead + max(weights, perToken * tokens) + perAttention * attention work + perContext * context tokens of decodes. */
 export interface EngineConstants {
-  name: EngineName;
   overheadSeconds: number;
   weightsSeconds: number;
   perTokenSeconds: number;
@@ -18,7 +17,19 @@ export interface EngineConstants {
   modelTokensMax: number;
 }
 
-export const ENGINES: Record<EngineName, EngineConstants> = {
+export interface NamedEngine extends EngineConstants {
+  name: EngineName;
+}
+
+/** A real engine as it was measured (sim/fit.ts): what its steps cost, and what a request costs before and after them. */
+export interface FittedEngine {
+  constants: EngineConstants;
+  blockTokens: number;
+  /** Milliseconds from the client to the engine's queue and back, gateway and HTTP server included. */
+  frontMs: number;
+}
+
+export const ENGINES: Record<EngineName, NamedEngine> = {
   'L4-8B': {
     name: 'L4-8B',
     overheadSeconds: 0.004,
@@ -71,8 +82,8 @@ export const ENGINES: Record<EngineName, EngineConstants> = {
 
 export const ENGINE_NAMES = Object.keys(ENGINES) as EngineName[];
 
-export function engineConstants(name: string): EngineConstants {
-  const found = ENGINES[name as EngineName] as EngineConstants | undefined;
+export function engineConstants(name: string): NamedEngine {
+  const found = ENGINES[name as EngineName] as NamedEngine | undefined;
   if (found === undefined)
     throw new Error(`engine: unknown name ${JSON.stringify(name)}, expected one of ${ENGINE_NAMES.join(', ')}`);
   return found;

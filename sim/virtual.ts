@@ -4,7 +4,7 @@
 import { engineConstants, type EngineConstants } from './constants.ts';
 import { ReplicaEngine, Sequence } from './engine.ts';
 import { summarise, type DriveSummary, type RequestRecord } from './summary.ts';
-import { BlockHasher, renderChat } from './tokens.ts';
+import { BLOCK_TOKENS_DEFAULT, BlockHasher, renderChat } from './tokens.ts';
 import type { Session, Workload, WorkloadRequest } from './workload.ts';
 
 /** What a chooser may see of a request: the words, and the engine's own block keys, which only an oracle may use. */
@@ -109,10 +109,16 @@ export class VirtualReplicas {
   readonly #slowFactors: readonly number[];
   readonly #planned: boolean[];
 
-  constructor(queue: EventQueue, constants: EngineConstants, count: number, slowFactors: readonly number[] = []) {
+  constructor(
+    queue: EventQueue,
+    constants: EngineConstants,
+    count: number,
+    slowFactors: readonly number[] = [],
+    blockTokens = BLOCK_TOKENS_DEFAULT,
+  ) {
     this.#queue = queue;
     this.#slowFactors = slowFactors;
-    this.engines = Array.from({ length: count }, () => new ReplicaEngine(constants));
+    this.engines = Array.from({ length: count }, () => new ReplicaEngine(constants, blockTokens));
     this.#planned = this.engines.map(() => false);
   }
 

@@ -57,7 +57,9 @@ export async function replay(
   const source = from ?? replaySource(options, await KeyReader.create());
   const engine = options.engine ?? source.engine;
   const replicas = options.replicas ?? source.replicas;
-  const constants = engineConstants(engine);
+  const { fitted } = source;
+  const constants = fitted?.constants ?? engineConstants(engine);
+  const frontMs = fitted?.frontMs ?? 0;
   const random = new Random(spread(options.seed) ^ 0x5eed);
   const gateways = await Gateways.create({
     gateways: options.routers,
@@ -69,7 +71,7 @@ export async function replay(
   });
   const choose = choiceOf(options.policy);
   const queue = new EventQueue();
-  const world = new VirtualReplicas(queue, constants, replicas, source.slowFactors);
+  const world = new VirtualReplicas(queue, constants, replicas, source.slowFactors, fitted?.blockTokens);
   const { engines } = world;
   const records: RequestRecord[] = [];
   const polled: Polled[] = engines.map(() => ({ waiting: 0, kvUsage: 0 }));
@@ -146,7 +148,8 @@ export async function replay(
         advance(session, words.join(''), nowMs);
       },
     });
-    world.add(pod, sequence, sentMs);
+    if (frontMs === 0) world.add(pod, sequence, sentMs);
+    else queue.at(sentMs + frontMs, (nowMs) => world.add(pod, sequence, nowMs));
   };
 
   const sessions = source.sessions();

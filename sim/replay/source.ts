@@ -6,7 +6,7 @@
 // from the ids, which is faster by far and shares exactly what the text would.
 
 import type { KeyReader } from '../../control-plane/engine/keys.ts';
-import type { EngineName } from '../constants.ts';
+import type { EngineName, FittedEngine } from '../constants.ts';
 import type { PromptBlocks } from '../engine.ts';
 import { BlockHasher, renderChat } from '../tokens.ts';
 import { readTrace } from '../trace.ts';
@@ -40,6 +40,8 @@ export interface ReplaySession {
 
 export interface ReplaySource {
   engine: EngineName;
+  /** Plays in place of the named engine. */
+  fitted?: FittedEngine;
   replicas: number;
   slowFactors?: readonly number[];
   sessions(): ReplaySession[];
@@ -71,14 +73,14 @@ export function replaySource(options: SourceOptions, reader: KeyReader): ReplayS
 const path = '/v1/chat/completions';
 
 /** A workload's prompts are whatever its sessions say, read by the engine of the gateway. */
-export function workloadSource(named: Workload, reader: KeyReader): ReplaySource {
+export function workloadSource(named: Workload, reader: KeyReader, fitted?: FittedEngine): ReplaySource {
   const encoder = new TextEncoder();
   const request = (session: Session, answer: string): ReplayRequest | null => {
     const next = session.next(answer);
     if (next === null) return null;
     const { thinkMs, outputTokens, measured, messages } = next;
     const prompt = (): ReplayPrompt => {
-      const blocks = new BlockHasher();
+      const blocks = new BlockHasher(fitted?.blockTokens);
       renderChat(blocks, { messages });
       const read = reader.read(path, encoder.encode(JSON.stringify({ model: 'sim', messages })));
       const keys = BigUint64Array.from(read.keys);
@@ -90,6 +92,7 @@ export function workloadSource(named: Workload, reader: KeyReader): ReplaySource
   const { engine, replicas, slowFactors } = named;
   return {
     engine,
+    ...(fitted === undefined ? {} : { fitted }),
     replicas,
     ...(slowFactors === undefined ? {} : { slowFactors }),
     sessions: () =>
