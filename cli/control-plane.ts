@@ -51,6 +51,7 @@ interface ControlPlaneFlags {
   name?: string;
   host?: string;
   port?: number;
+  adminPort?: number;
   policy?: PolicyName;
   mode?: PoolMode;
   syncInterval?: number;
@@ -79,6 +80,7 @@ export function controlPlaneCommand(): Command {
     .option('--config <file>', 'everything from a YAML or JSON file instead')
     .option('--host <address>', 'address to listen on (default: 127.0.0.1)')
     .option('--port <n>', 'port to listen on, 0 for any that is free (default: 8090)', wholeNumber(0, 65_535))
+    .option('--admin-port <n>', 'another port for all but sync (default: the same)', wholeNumber(0, 65_535))
     .addOption(new Option('--policy <name>', 'policy of the pools').choices(POLICIES))
     .addOption(new Option('--mode <mode>', 'mode of the pools').choices(POOL_MODES))
     .option('--sync-interval <ms>', 'how often gateways call (default: 50)', wholeNumber(1, 60_000))
@@ -100,7 +102,7 @@ async function serve(flags: ControlPlaneFlags): Promise<void> {
       const isConfiguration = error instanceof ControlPlaneError && /_CONFIG_|_FILE_/.test(error.code);
       throw isConfiguration ? new UsageError(error.message, { cause: error.cause }) : error;
     });
-    const document = { url: server.url, port: server.port };
+    const document = { url: server.url, port: server.port, adminUrl: server.adminUrl };
     process.stdout.write(flags.json ? `${JSON.stringify(document)}\n` : `listening on ${server.url}\n`);
     await new Promise<void>((resolve) => {
       interrupt.signal.addEventListener('abort', () => resolve(), { once: true });
@@ -126,6 +128,7 @@ function optionsOf(flags: ControlPlaneFlags): ControlPlaneOptions {
     port: flags.port ?? 8090,
     ...given({
       host: flags.host,
+      adminPort: flags.adminPort,
       syncIntervalMs: flags.syncInterval,
       scrapeIntervalMs: flags.scrapeInterval,
       secretFile: flags.secretFile,

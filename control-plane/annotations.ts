@@ -313,6 +313,24 @@ function shortened(text: string): string {
   return text.length > LIMITS.annotationShown ? `${text.slice(0, LIMITS.annotationShown)}...` : text;
 }
 
+/** The part of a pool's configuration that annotations may change. */
+export function settingsOf(config: PoolSettings): PoolSettings {
+  const { mode, policy, weights, toolsPosition, blockBytes, windowBytes, bytesPerToken, capacityTokens } = config;
+  const { syncIntervalMs, scrapeIntervalMs } = config;
+  return {
+    mode,
+    policy,
+    weights,
+    toolsPosition,
+    blockBytes,
+    windowBytes,
+    bytesPerToken,
+    capacityTokens,
+    syncIntervalMs,
+    scrapeIntervalMs,
+  };
+}
+
 export class PoolAnnotations extends Reading<PoolSettings> {
   constructor(defaults: PoolSettings) {
     super(poolRules, defaults);

@@ -14,6 +14,10 @@ export interface EndpointConfig {
   drain: boolean;
   /** 0 = as the engine reports it. */
   capacityTokens: number;
+  /** It gets picks. One that is not ready stays in the list, and with it what is known of its cache. */
+  ready: boolean;
+  /** Which pod this is and how often its engine has been started again, where somebody knows. */
+  life: { uid: string; restarts: number } | null;
 }
 
 /** The object in Kubernetes from which a pool takes its endpoints and annotations. */
@@ -54,6 +58,8 @@ export interface ReplicaConfig {
 export interface ControlPlaneConfig {
   host: string;
   port: number;
+  /** A port of their own for metrics, state and probes, so that `port` has sync only; null = all on `port`. */
+  adminPort: number | null;
   token: string | null;
   secretFile: string | null;
   scrapeTimeoutMs: number;
@@ -67,6 +73,7 @@ export interface ControlPlaneConfig {
 export interface ControlPlaneOptions {
   host?: string;
   port?: number;
+  adminPort?: number;
   token?: string;
   secretFile?: string;
   scrapeIntervalMs?: number;
@@ -184,7 +191,7 @@ const podWeight = real(0.001, 1000);
 
 function readEndpoint(value: unknown, key: string): EndpointConfig {
   if (typeof value === 'string') {
-    return { address: parseAddress(value, key), weight: 1, drain: false, capacityTokens: 0 };
+    return { address: parseAddress(value, key), weight: 1, drain: false, capacityTokens: 0, ready: true, life: null };
   }
   const values = object(value, key, ['endpoint', 'weight', 'drain', 'capacityTokens']);
   return {
@@ -192,6 +199,8 @@ function readEndpoint(value: unknown, key: string): EndpointConfig {
     weight: optional(values, 'weight', key, podWeight, 1),
     drain: optional(values, 'drain', key, boolean, false),
     capacityTokens: optional(values, 'capacityTokens', key, capacity, 0),
+    ready: true,
+    life: null,
   };
 }
 
@@ -298,6 +307,7 @@ function readPool(value: unknown, key: string, syncIntervalMs: number, scrapeInt
 const KEYS = [
   'host',
   'port',
+  'adminPort',
   'token',
   'secretFile',
   'scrapeIntervalMs',
@@ -325,6 +335,7 @@ export function readConfig(input: unknown): ControlPlaneConfig {
   return {
     host: optional(values, 'host', '', string, '127.0.0.1'),
     port: optional(values, 'port', '', integer(0, 65_535), 0),
+    adminPort: optional(values, 'adminPort', '', integer(0, 65_535), null),
     token: optional(values, 'token', '', token, null),
     secretFile: optional(values, 'secretFile', '', string, null),
     scrapeTimeoutMs: optional(values, 'scrapeTimeoutMs', '', integer(10, 60_000), 2_000),

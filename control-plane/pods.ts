@@ -2,7 +2,8 @@
 // after it was gone, or whose engine started anew, gets another id, so that nobody credits it with a cache it has lost.
 //
 // Ids are derived from address, start time and life, not counted up: a control plane that starts again while the engines
-// go on arrives at the same ids, and the gateways' tables stay good.
+// go on arrives at the same ids, and the gateways' tables stay good. In Kubernetes a life is a pod's UID and how often its container
+// was started again, so that replicas of the control plane arrive at the same ids, too.
 import { createHash } from 'node:crypto';
 import type { EndpointConfig } from './config.ts';
 import type { EndpointRecord } from './engine/frames.ts';
@@ -14,6 +15,8 @@ export interface Pod extends EndpointConfig {
   startedSeconds: number;
   /** Capacity as the engine reports it, 0 while unknown. */
   reportedCapacityTokens: number;
+  /** How often the engine was started again: as Kubernetes counts, or one more as soon as a scrape has shown it. */
+  restarts: number;
 }
 
 export interface PodChange {
@@ -29,7 +32,7 @@ const unchanged = (): PodChange => ({ removed: [], added: [], isRestart: false }
 const SAME_START_SECONDS = 0.5;
 
 export class Pods {
-  readonly #capacityTokens: number;
+  #capacityTokens: number;
   readonly #lives = new Map<string, number>();
   #pods = new Map<string, Pod>();
   /** Counts every change that gateways must hear of. */
@@ -41,6 +44,13 @@ export class Pods {
     this.#capacityTokens = capacityTokens;
   }
 
+  /** The capacity of all pods that have none of their own; 0 = as each engine reports it. */
+  setCapacity(tokens: number): void {
+    if (tokens === this.#capacityTokens) return;
+    this.#capacityTokens = tokens;
+    this.version++;
+  }
+
   list(): Pod[] {
     return [...this.#pods.values()];
   }
@@ -49,11 +59,11 @@ export class Pods {
     return this.#pods.get(text);
   }
 
-  #newId(text: string, startedSeconds: number): number {
+  #newId(text: string, startedSeconds: number, uid: string | undefined, restarts: number): number {
     const used = new Set(this.list().map((pod) => pod.id));
+    const life = uid === undefined ? `${startedSeconds} ${this.#lives.get(text) ?? 0}` : `${uid} ${restarts}`;
     for (let salt = 0; ; salt++) {
-      const life = this.#lives.get(text) ?? 0;
-      const digest = createHash('sha256').update(`${text} ${startedSeconds} ${life} ${salt}`).digest();
+      const digest = createHash('sha256').update(`${text} ${life} ${salt}`).digest();
       const id = digest.readUInt32LE(0);
       if (id !== 0 && !used.has(id)) return id;
     }
@@ -76,15 +86,19 @@ export class Pods {
     for (const endpoint of endpoints) {
       const { text } = endpoint.address;
       const old = this.#pods.get(text);
-      if (old === undefined) {
-        const id = this.#newId(text, 0);
-        next.set(text, { ...endpoint, id, startedSeconds: 0, reportedCapacityTokens: 0 });
-        change.added.push(id);
+      const isSamePod = old !== undefined && old.life?.uid === endpoint.life?.uid;
+      const restarts = endpoint.life?.restarts ?? 0;
+      if (isSamePod && restarts <= old.restarts) {
+        const same = ['weight', 'drain', 'capacityTokens', 'ready'] as const;
+        isChanged ||= same.some((key) => old[key] !== endpoint[key]);
+        next.set(text, { ...old, ...endpoint });
         continue;
       }
-      const same = ['weight', 'drain', 'capacityTokens'] as const;
-      isChanged ||= same.some((key) => old[key] !== endpoint[key]);
-      next.set(text, { ...old, ...endpoint });
+      const id = this.#newId(text, 0, endpoint.life?.uid, restarts);
+      next.set(text, { ...endpoint, id, startedSeconds: 0, reportedCapacityTokens: 0, restarts });
+      change.added.push(id);
+      if (old !== undefined) change.removed.push(old.id);
+      change.isRestart ||= isSamePod;
     }
     for (const [text, pod] of this.#pods) {
       if (next.has(text)) continue;
@@ -110,8 +124,9 @@ export class Pods {
     pod.startedSeconds = startedSeconds;
     this.version++;
     // An id that gateways know already stays when it only becomes known since when the engine runs.
-    if (isFirst && this.#handedOut) return change;
-    const id = this.#newId(text, startedSeconds);
+    if (isFirst && (this.#handedOut || pod.life !== null)) return change;
+    if (!isFirst) pod.restarts++;
+    const id = this.#newId(text, startedSeconds, pod.life?.uid, pod.restarts);
     if (id !== pod.id) {
       change.removed.push(pod.id);
       change.added.push(id);
@@ -135,6 +150,8 @@ export class Pods {
       const isTaken = this.list().some((other) => other.id === record.podId);
       if (pod === undefined || isTaken) continue;
       const bothKnown = pod.startedSeconds !== 0 && record.startedSeconds !== 0;
+      // Another pod may have got the address since: where UIDs are known, only a start time makes them the same.
+      if (pod.life !== null && !bothKnown) continue;
       if (bothKnown && Math.abs(pod.startedSeconds - record.startedSeconds) >= SAME_START_SECONDS) continue;
       change.removed.push(pod.id);
       change.added.push(record.podId);
@@ -155,7 +172,7 @@ export class Pods {
       podId: pod.id,
       address: pod.address.bytes,
       port: pod.address.port,
-      ready: true,
+      ready: pod.ready,
       drain: pod.drain,
       weight: pod.weight,
       capacityTokens: this.capacityTokensOf(pod),

@@ -113,7 +113,7 @@ export class Gate {
 }
 
 export class Scraper {
-  readonly #intervalMs: number;
+  #intervalMs: number;
   readonly #timeoutMs: number;
   readonly #clock: Clock;
   readonly #log: Log;
@@ -132,6 +132,18 @@ export class Scraper {
     this.#gate = gate;
     this.#events = events;
     this.#agent = new Agent({ connections: 1, pipelining: 1, keepAliveTimeout: intervalMs * 2 + 1_000 });
+  }
+
+  /** Sets how often each is scraped. All of them are due within one new interval, spread over it. */
+  setInterval(intervalMs: number): void {
+    if (intervalMs === this.#intervalMs) return;
+    this.#intervalMs = intervalMs;
+    const targets = [...this.#targets.values()];
+    targets.forEach((target, index) => {
+      clearTimeout(target.timer);
+      target.dueMs = this.#clock.nowMs() + (index * intervalMs) / targets.length;
+      this.#schedule(target);
+    });
   }
 
   /** Sets whom to scrape. Known endpoints keep their rhythm and state; new ones are spread over the interval. */

@@ -7,6 +7,7 @@ import {
   PodAnnotations,
   POOL_ANNOTATIONS,
   PoolAnnotations,
+  settingsOf,
 } from '../../control-plane/annotations.ts';
 import type { PoolSettings } from '../../control-plane/annotations.ts';
 import { readConfig } from '../../control-plane/config.ts';
@@ -15,20 +16,7 @@ import { annotationsPage, annotationsPagePath } from '../../scripts/annotations-
 const defaults = (): PoolSettings => {
   const [pool] = readConfig({ pools: [{ name: 'p', endpoints: [] }] }).pools;
   if (pool === undefined) throw new Error('no pool');
-  const { mode, policy, weights, toolsPosition, blockBytes, windowBytes, bytesPerToken, capacityTokens } = pool;
-  const { syncIntervalMs, scrapeIntervalMs } = pool;
-  return {
-    mode,
-    policy,
-    weights,
-    toolsPosition,
-    blockBytes,
-    windowBytes,
-    bytesPerToken,
-    capacityTokens,
-    syncIntervalMs,
-    scrapeIntervalMs,
-  };
+  return settingsOf(pool);
 };
 const prefixed = (annotations: Record<string, string>): Record<string, string> =>
   Object.fromEntries(Object.entries(annotations).map(([key, value]) => [ANNOTATION_PREFIX + key, value]));
