@@ -53,6 +53,8 @@ export class Metrics {
   ]);
   readonly active = this.#gauge('active', '1 when this replica answers gateways, 0 when it stands by', []);
 
+  readonly cleared = this.#counter('pod_clears_total', 'Pods whose engine dropped its cache and went on', ['pool']);
+
   readonly pods = this.#gauge('pods', 'Endpoints of a pool', ['pool']);
   readonly podsStale = this.#gauge('pods_stale', 'Endpoints whose metrics are stale', ['pool']);
   readonly gateways = this.#gauge('gateways', 'Gateways that reported lately', ['pool']);

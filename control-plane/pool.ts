@@ -1,5 +1,6 @@
 // One pool: its settings, endpoints, scraped metrics, table of touches and gateways, held together. Everything a gateway is
 // told about a pool is made here; sync.ts only carries it.
+import type { PoolSettings } from './annotations.ts';
 import type { Clock } from './clock.ts';
 import type { EndpointConfig, PoolConfig } from './config.ts';
 import { POLICIES } from './engine/frames.ts';
@@ -10,6 +11,7 @@ import { Learned } from './learned.ts';
 import { LIMITS } from './limits.ts';
 import type { Log } from './log.ts';
 import type { Metrics } from './metrics.ts';
+import type { EngineMetrics } from './metrics-text.ts';
 import { Pods } from './pods.ts';
 import type { PodChange } from './pods.ts';
 import { Scraper } from './scrape.ts';
@@ -36,7 +38,6 @@ export class Pool {
   readonly name: string;
   readonly hash: bigint;
   readonly secret: Uint8Array;
-  readonly config: PoolConfig;
   readonly pods: Pods;
   readonly gateways: Gateways;
   readonly log: TouchLog;
@@ -44,28 +45,32 @@ export class Pool {
   readonly scraper: Scraper;
   readonly learned: Learned;
   readonly #parts: PoolParts;
-  #policy: PolicyName;
-  #policyVersion = 0;
+  #settings: PoolSettings;
+  #configVersion = 0;
   /** Endpoints by pod id, as of a version of the pods. */
   #names = new Map<number, string>();
   #namesVersion = 0;
+  /** Each engine's count of tokens looked up in its cache, as last read. */
+  readonly #queries = new Map<string, number>();
 
   constructor(config: PoolConfig, parts: PoolParts) {
     this.name = config.name;
     this.hash = parts.hash;
     this.secret = parts.secret;
-    this.config = config;
+    this.#settings = config;
     this.pods = new Pods(config.capacityTokens);
     this.gateways = new Gateways(parts.clock.nowMs());
     this.log = new TouchLog(LIMITS.touchLogBytes);
     this.table = parts.table;
     this.learned = new Learned(config.name, parts.metrics);
     this.#parts = parts;
-    this.#policy = config.policy;
     const { clock, log, metrics, gate, scrapeTimeoutMs } = parts;
     const pool = config.name;
     this.scraper = new Scraper(config.scrapeIntervalMs, scrapeTimeoutMs, clock, log, gate, {
-      scraped: (endpoint, m) => this.#apply(this.pods.learn(endpoint, m.startedSeconds, m.cacheConfig), endpoint),
+      scraped: (endpoint, m) => {
+        this.#apply(this.pods.learn(endpoint, m.startedSeconds, m.cacheConfig), endpoint);
+        this.#watchCounters(endpoint, m);
+      },
       result: (_endpoint, outcome, seconds) => {
         metrics.scrapes.inc({ pool, outcome });
         metrics.scrapeSeconds.observe({ pool }, seconds);
@@ -76,24 +81,38 @@ export class Pool {
 
   /** Counts every change of settings, endpoints or capacities; a gateway that holds this version needs none of them. */
   get settingsVersion(): number {
-    return this.pods.version + this.#policyVersion;
+    return this.pods.version + this.#configVersion;
   }
 
   get policy(): PolicyName {
-    return this.#policy;
+    return this.#settings.policy;
   }
 
   setPolicy(policy: PolicyName): void {
-    if (policy === this.#policy) return;
-    this.#policy = policy;
-    this.#policyVersion++;
-    this.#parts.log.info('policy set', { pool: this.name, policy });
+    this.configure({ ...this.#settings, policy });
+  }
+
+  /** Sets what may change while the control plane runs; gateways have it with their next sync. */
+  configure(settings: PoolSettings): void {
+    const before = this.#settings;
+    const keys = (Object.keys(settings) as (keyof PoolSettings)[]).filter(
+      (key) => JSON.stringify(settings[key]) !== JSON.stringify(before[key]),
+    );
+    if (keys.length === 0) return;
+    this.#settings = { ...before, ...settings };
+    this.#configVersion++;
+    this.scraper.setInterval(settings.scrapeIntervalMs);
+    this.pods.setCapacity(settings.capacityTokens);
+    this.#apply({ removed: [], added: [], isRestart: false });
+    const shown = keys.map((key) => [key, JSON.stringify(settings[key])]);
+    this.#parts.log.info('settings changed', { pool: this.name, ...Object.fromEntries(shown) });
   }
 
   setEndpoints(endpoints: EndpointConfig[]): void {
     const change = this.pods.set(endpoints);
     this.#apply(change);
     this.scraper.set(endpoints.map((endpoint) => endpoint.address.text));
+    for (const text of this.#queries.keys()) if (this.pods.byEndpoint(text) === undefined) this.#queries.delete(text);
     const [added, removed] = [change.added.length, change.removed.length];
     this.#parts.log.info('endpoints set', { pool: this.name, endpoints: endpoints.length, added, removed });
   }
@@ -101,6 +120,30 @@ export class Pool {
   /** Takes over the pod ids that a gateway knows from an earlier control plane. */
   adopt(known: EndpointRecord[]): void {
     this.#apply(this.pods.adopt(known));
+  }
+
+  /**
+   * A pod's engine has dropped its cache and goes on (AllBlocksCleared, a restart that only shows in its counters): what it held before that
+   * time is forgotten here, and by each gateway with its next sync. False when there is no such pod.
+   */
+  tableClear(podId: number, timeMs = this.#parts.clock.nowMs()): boolean {
+    const chunk = this.table.clear(podId, timeMs);
+    if (chunk === null) return false;
+    this.log.append('', chunk);
+    this.#parts.metrics.cleared.inc({ pool: this.name });
+    return true;
+  }
+
+  // An engine that does not tell when it started shows a restart by counters that begin again.
+  #watchCounters(endpoint: string, { startedSeconds, prefixQueries }: EngineMetrics): void {
+    const pod = this.pods.byEndpoint(endpoint);
+    const before = this.#queries.get(endpoint);
+    if (prefixQueries === null) this.#queries.delete(endpoint);
+    else this.#queries.set(endpoint, prefixQueries);
+    const hasRestarted = startedSeconds === null && before !== undefined && (prefixQueries ?? before) < before;
+    if (!hasRestarted || pod === undefined || !this.tableClear(pod.id)) return;
+    this.#parts.metrics.restarts.inc({ pool: this.name });
+    this.#parts.log.info('engine counts from the beginning again', { pool: this.name, endpoint });
   }
 
   // Brings the table into line with the pods. Capacities follow the learned ratio of bytes to tokens, so the pod that was
@@ -126,7 +169,7 @@ export class Pool {
 
   /** Prompt bytes per token: as learned from what gateways report, until then as configured, 0 = not known yet. */
   get bytesPerToken(): number {
-    return this.learned.ratio.learned || this.config.bytesPerToken;
+    return this.learned.ratio.learned || this.#settings.bytesPerToken;
   }
 
   /** Takes in what a gateway has counted of its pods since it was heard of last. */
@@ -136,12 +179,12 @@ export class Pool {
       this.#namesVersion = this.pods.version;
     }
     for (const rise of rises) this.learned.takePod(this.#names.get(rise.podId), rise);
-    if (this.learned.ratio.moved()) this.#policyVersion++;
+    if (this.learned.ratio.moved()) this.#configVersion++;
   }
 
   settings(): PoolRecord {
-    const { mode, toolsPosition, blockBytes, windowBytes, syncIntervalMs, weights } = this.config;
-    const policy = POLICIES.indexOf(this.#policy);
+    const { mode, toolsPosition, blockBytes, windowBytes, syncIntervalMs, weights } = this.#settings;
+    const policy = POLICIES.indexOf(this.policy);
     const { bytesPerToken } = this;
     return { mode, policy, toolsPosition, blockBytes, windowBytes, syncIntervalMs, bytesPerToken, weights };
   }
@@ -212,7 +255,7 @@ export class Pool {
       hash: this.hash.toString(16).padStart(16, '0'),
       settingsVersion: this.settingsVersion,
       sequence: Number(this.log.last),
-      settings: { ...this.settings(), policy: this.#policy },
+      settings: { ...this.settings(), policy: this.policy },
       endpoints: this.pods.list().map((pod) => {
         const engine = this.scraper.state(pod.address.text);
         const load = loads.get(pod.id);

@@ -1,6 +1,10 @@
 // The control plane's own table of one pool: the same engine as in the filter, fed with the same touches, so that a new
 // gateway can be given what the others know. Each pool has an engine instance with a memory of its own.
+import type { FrameExports } from './engine/frame-exports.ts';
+import { Frames } from './engine/frames.ts';
 import type { TouchChunk, TouchRecord } from './engine/frames.ts';
+import { loadEngine } from './engine/instance.ts';
+import type { TableExports } from './engine/table-exports.ts';
 import { EXPORT_DONE, Table } from './engine/table.ts';
 
 const POOL_SLOT = 0;
@@ -12,14 +16,17 @@ export interface Held {
 
 export class PoolTable {
   readonly #table: Table;
+  readonly #frames: Frames;
   readonly #slots = new Map<number, number>();
 
-  private constructor(table: Table) {
+  private constructor(table: Table, frames: Frames) {
     this.#table = table;
+    this.#frames = frames;
   }
 
   static async create(pods: number, blocks: number): Promise<PoolTable> {
-    return new PoolTable(await Table.create({ pods, blocks }));
+    const engine = await loadEngine<TableExports & FrameExports>();
+    return new PoolTable(new Table(engine, { pods, blocks }), new Frames(engine.exports));
   }
 
   /** Adds a pod or changes its capacity; false when the table has no room for it. */
@@ -36,6 +43,14 @@ export class PoolTable {
     if (slot === undefined) return;
     this.#table.removePod(slot);
     this.#slots.delete(podId);
+  }
+
+  /** Forgets what a pod held before a time, and gives the touch that tells others so; null when the pod is not known. */
+  clear(podId: number, timeMs: number): TouchChunk | null {
+    const slot = this.#slots.get(podId);
+    if (slot === undefined) return null;
+    this.#table.clearPod(slot, timeMs);
+    return this.#frames.clearChunk(podId, timeMs);
   }
 
   held(podId: number): Held {

@@ -243,6 +243,14 @@ export class Frames {
     };
   }
 
+  /** The one touch that says that a pod has lost what it held before that time. */
+  clearChunk(podId: number, timeMs: number): TouchChunk {
+    const head = { kind: 'delta', epoch: 0n, sequence: 0n, poolHash: 1n, settingsVersion: 0, flags: [] } as const;
+    const nothing = { parentKey: 0n, keys: new BigUint64Array(0), weights: new Uint32Array(0) };
+    this.check(this.encode({ ...head, flags: [], touches: [{ podId, clear: true, timeMs, ...nothing }] }));
+    return this.touchChunk() ?? { bytes: new Uint8Array(0), records: 0, keys: 0 };
+  }
+
   /** The current frame as an object. */
   read(): Frame {
     const wasm = this.#wasm;

@@ -323,6 +323,35 @@ test('an engine that started anew gets a new id and an empty table', async () =>
   expect((await page(controlPlane, '/metrics')).text).toContain('warmpath_pod_restarts_total{pool="chat"} 1');
 });
 
+test('an engine that dropped its cache is forgotten here and by each gateway, also when only its counters show it', async () => {
+  const text = metricsText().replace(/^process_start_time_seconds.*\n/m, '');
+  const fake = await engine(text);
+  const pools = [{ name: 'chat', endpoints: [fake.endpoint] }];
+  const controlPlane = await start({ pools, scrapeIntervalMs: 20 });
+  const [one, two] = [new FakeGateway(frames, 'gw-1', 'chat'), new FakeGateway(frames, 'gw-2', 'chat')];
+  const podId = (await one.sync(controlPlane.url))[0]?.endpoints?.[0]?.podId as number;
+  await two.sync(controlPlane.url);
+  const beforeMs = Date.now() - 50;
+  await one.sync(controlPlane.url, { touches: [touch(podId, beforeMs, [1n, 2n])] });
+  await two.sync(controlPlane.url);
+  expect(poolState(controlPlane).endpoints[0]?.table.blocks).toBe(2);
+
+  fake.answer.text = text.replace('prefix_cache_queries_total{engine="0",model_name="m"} 100', (line) =>
+    line.replace(' 100', ' 7'),
+  );
+  await until(() => poolState(controlPlane).endpoints[0]?.table.blocks === 0, 'the table to be cleared');
+  for (const gateway of [one, two]) {
+    const told = (await gateway.sync(controlPlane.url)).flatMap((frame) => frame.touches ?? []);
+    expect(told).toMatchObject([{ podId, clear: true }]);
+  }
+  // What was touched before and comes late does not bring it back; what comes after counts.
+  await two.sync(controlPlane.url, { touches: [touch(podId, beforeMs, [1n, 2n])] });
+  expect(poolState(controlPlane).endpoints[0]?.table.blocks).toBe(0);
+  await two.sync(controlPlane.url, { touches: [touch(podId, Date.now() + 5, [3n])] });
+  expect(poolState(controlPlane).endpoints[0]?.table.blocks).toBe(1);
+  expect((await page(controlPlane, '/metrics')).text).toContain('warmpath_pod_clears_total{pool="chat"} 1');
+});
+
 test('scraping keeps one connection, learns times to first token, and calls old numbers stale', async () => {
   const a = await engine(metricsText({ ttftSum: 10, ttftCount: 20 }));
   const pools = [{ name: 'chat', endpoints: [a.endpoint] }];
