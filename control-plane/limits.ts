@@ -31,6 +31,18 @@ export const LIMITS = {
   /** After so many intervals without a good scrape the metrics of a pod are called stale. */
   scrapeStaleIntervals: 3,
   endpointsFileBytes: 1 << 20,
+  /** Target ports of one pool in Kubernetes; each port of a pod is an endpoint. */
+  poolPorts: 8,
+  /** One request to the Kubernetes API, watches aside. */
+  kubeRequestMs: 5_000,
+  /** A try to hold the Lease: it must fail sooner than the Lease ends. */
+  leaseRequestMs: 1_000,
+  /** One event of a watch. etcd holds objects of 1.5 MiB at most. */
+  kubeEventChars: 8 << 20,
+  /** Events about annotations that wait to be written. */
+  kubeEventsWaiting: 64,
+  /** A fault that stays is told of again after so long; the API server forgets Events after an hour. */
+  kubeEventRepeatMs: 1_800_000,
   /** Unknown annotations of one object that are named; the rest is not looked at. */
   annotationsUnknown: 16,
   /** Characters that are shown of an annotation's value. */
@@ -42,4 +54,6 @@ export const LIMITS = {
   tableNodes: 500_000,
   /** Pods that a table has room for, unless the pool begins with more than half as many. */
   tablePodsMin: 128,
+  /** Pods that a pool from Kubernetes is expected to have. */
+  tablePodsObject: 256,
 } as const;
