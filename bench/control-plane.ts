@@ -4,15 +4,12 @@
 //
 //   node bench/control-plane.ts [--pods N] [--gateways N] [--seconds N] [--json] [--help]
 
-import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { Worker } from 'node:worker_threads';
 import type { GatewaysResult, GatewaysTask } from './control-plane/gateways.ts';
+import { startControlPlaneProcess, type ControlPlaneProcess } from './control-plane/process.ts';
 import { machineText } from './measure.ts';
 import { processMemory, processNs } from './overhead/proc.ts';
 
@@ -66,20 +63,6 @@ function whole(values: Record<string, unknown>, name: string): number {
 
 function thread(file: string, data: unknown): Worker {
   return new Worker(new URL(`./control-plane/${file}`, import.meta.url), { workerData: data });
-}
-
-async function startControlPlane(folder: string, config: object): Promise<{ child: ChildProcess; url: string }> {
-  const file = join(folder, 'control-plane.json');
-  writeFileSync(file, JSON.stringify(config));
-  const program = join(import.meta.dirname, '..', 'bin', 'warmpath.mjs');
-  const args = [program, 'control-plane', '--config', file, '--json'];
-  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] });
-  process.once('exit', () => child.kill('SIGKILL'));
-  let log = '';
-  child.stderr.on('data', (part: Buffer) => void (log = (log + part.toString()).slice(-4_000)));
-  const ended = once(child, 'exit').then(() => Promise.reject(new Error(`the control plane ended: ${log}`)));
-  const [first] = (await Promise.race([once(child.stdout, 'data'), ended])) as [Buffer];
-  return { child, url: (JSON.parse(first.toString()) as { url: string }).url };
 }
 
 /** How busy the control plane and the gateways were while `seconds` passed. */
@@ -158,16 +141,14 @@ async function measure(values: Record<string, unknown>): Promise<ControlPlaneRep
     syncIntervalMs: whole(values, 'sync-interval'),
   };
   const [seconds, rounds] = [whole(values, 'seconds'), whole(values, 'rounds')];
-  const folder = mkdtempSync(join(tmpdir(), 'warmpath-bench-'));
   const podsThread = thread('pods.ts', load.pods);
-  let child: ChildProcess | undefined;
+  let controlPlane: ControlPlaneProcess | undefined;
   try {
     const [endpoints] = (await once(podsThread, 'message')) as [string[]];
     const pool = { name: 'bench', endpoints, scrapeIntervalMs: 1_000, syncIntervalMs: load.syncIntervalMs };
-    const started = await startControlPlane(folder, { port: 0, pools: [pool] });
-    child = started.child;
-    const pid = child.pid as number;
-    const task: GatewaysTask = { url: started.url, pool: 'bench', ...load };
+    controlPlane = await startControlPlaneProcess({ port: 0, pools: [pool] });
+    const { pid, url } = controlPlane;
+    const task: GatewaysTask = { url, pool: 'bench', ...load };
     const gateways = thread('gateways.ts', task);
     const spans: Span[] = [];
     try {
@@ -190,9 +171,8 @@ async function measure(values: Record<string, unknown>): Promise<ControlPlaneRep
       broken: brokenIn(spans),
     };
   } finally {
-    child?.kill('SIGKILL');
+    await controlPlane?.kill();
     await podsThread.terminate();
-    rmSync(folder, { recursive: true });
   }
 }
 
