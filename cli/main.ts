@@ -5,6 +5,7 @@ import { Command, CommanderError } from 'commander';
 import { readFileSync } from 'node:fs';
 import { controlPlaneCommand } from './control-plane.ts';
 import { messageOf, UsageError } from './errors.ts';
+import { explainCommand } from './explain.ts';
 import { keysCommand } from './keys.ts';
 import { manifestsCommand } from './manifests/command.ts';
 import { replayCommand } from './replay.ts';
@@ -27,6 +28,7 @@ Examples
                                             the server that gateways synchronise with
   $ npx warmpath manifests --gateway llm/inference-gateway --pool llm/vllm --module ... --sha256 ...
                                             what is applied to a cluster with Istio
+  $ npx warmpath explain llm/vllm           its settings in force, where each comes from, what was refused
 
 Every command has --help and --json. Exit codes: 0 done, 1 failed, 2 used wrongly.`;
 
@@ -41,7 +43,14 @@ export function program(): Command {
     .version(version)
     .addHelpText('after', teaching)
     .helpCommand(false);
-  for (const command of [upCommand(), keysCommand(), replayCommand(), controlPlaneCommand(), manifestsCommand()])
+  for (const command of [
+    upCommand(),
+    keysCommand(),
+    replayCommand(),
+    controlPlaneCommand(),
+    manifestsCommand(),
+    explainCommand(),
+  ])
     warmpath.addCommand(command);
   for (const command of [warmpath, ...warmpath.commands]) {
     command.exitOverride().showHelpAfterError(hint).configureHelp({ helpWidth: 118 });
