@@ -17,7 +17,7 @@ export interface Resources {
 export interface ProcessOptions {
   /** 0 lets the system choose. */
   adminPort: number;
-  /** Known to the filter as property node.id. */
+  /** Known to the filter as property xds.node.id. */
   nodeId?: string;
 }
 

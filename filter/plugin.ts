@@ -37,7 +37,7 @@ const DISCOVER_MS: f64 = 50;
 const CLOCK_BACK_MS: f64 = 200;
 
 const PROPERTY_PLUGIN_NAME: Text = path(['plugin_name']);
-const PROPERTY_NODE_ID: Text = path(['node', 'id']);
+const PROPERTY_NODE_ID: Text = path(['xds', 'node', 'id']);
 const VARIABLE_TOKEN: Text = text('WARMPATH_SYNC_TOKEN');
 const GATEWAY_DEFAULT = 'gateway';
 

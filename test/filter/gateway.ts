@@ -37,7 +37,7 @@ export class Gateway {
     plane.policy = options.policy ?? 0;
     plane.mode = options.mode ?? 'active';
     this.pool = options.pool ?? 'pool';
-    this.host = new WasmHost(wasmModule('filter'), { properties: { 'node.id': 'test-gateway' }, drainMs: 1000 });
+    this.host = new WasmHost(wasmModule('filter'), { properties: { 'xds.node.id': 'test-gateway' }, drainMs: 1000 });
     this.host.onCall = (call) => (this.answers ? { body: plane.answer(call.body) } : undefined);
     for (let i = 0; i < (options.workers ?? 1); i++) this.addWorker(`worker-${i + 1}`, options.config);
   }

@@ -30,7 +30,7 @@ export interface HostOptions {
   clusters?: string[];
   environment?: Record<string, string>;
   logLevel?: LogLevel;
-  /** Properties of the process, such as node.id, by dotted path. */
+  /** Properties of the process, such as xds.node.id, by dotted path. */
   properties?: Record<string, PropertyValue>;
   /** How long an old root goes on after a change of configuration; Envoy's default. */
   drainMs?: number;
