@@ -16,12 +16,16 @@ const suite = (status: string, ...tests: string[]) => ({
   assertionResults: tests.map((test) => ({ status: test })),
 });
 
-function count(report: unknown, statusBefore = '0'): Promise<{ code: number; last: string | undefined }> {
+function count(
+  report: unknown,
+  statusBefore = '0',
+  ...more: string[]
+): Promise<{ code: number; last: string | undefined }> {
   const file = join(folder, 'report.json');
   if (report === null) rmSync(file, { force: true });
   else writeFileSync(file, JSON.stringify({ testResults: report }));
   return new Promise((resolve) => {
-    execFile(process.execPath, [join(root, 'scripts/count.mjs'), file, statusBefore], (error, stdout) => {
+    execFile(process.execPath, [join(root, 'scripts/count.mjs'), statusBefore, file, ...more], (error, stdout) => {
       resolve({ code: error === null ? 0 : Number(error.code), last: stdout.trimEnd().split('\n').at(-1) });
     });
   });
@@ -37,4 +41,12 @@ it.each([
   ['no report', null, '0', '0 passed, 1 failed', 1],
 ])('%s', async (_, report, statusBefore, last, code) => {
   expect(await count(report, statusBefore)).toEqual({ code, last });
+});
+
+it('several reports are summed, and one of them that is missing is a failure', async () => {
+  const other = join(folder, 'other.json');
+  writeFileSync(other, JSON.stringify({ testResults: [suite('passed', 'passed', 'passed')] }));
+  const report = [suite('passed', 'passed')];
+  expect(await count(report, '0', other)).toEqual({ code: 0, last: '3 passed, 0 failed' });
+  expect(await count(report, '0', other, join(folder, 'none.json'))).toEqual({ code: 1, last: '3 passed, 1 failed' });
 });
