@@ -5,10 +5,11 @@ import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { SetupError, pinnedNode, root, run, say, setUp } from './setup.mjs';
 
-const usage = `node scripts/run.mjs up|test|kube|build|lint|outages|bench|overhead|image [ARGUMENTS]
+const usage = `node scripts/run.mjs up|test|kube|vllm|build|lint|outages|bench|overhead|image [ARGUMENTS]
   up      the demo: real Envoy, control plane, simulated replicas (npm start -- ARGUMENTS; --help lists them)
   test    all tests; ARGUMENTS go to vitest, for example a part of a file name
   kube    tests with a real Kubernetes, istiod and Envoy, built on first use (npm run test:kube -- ARGUMENTS for vitest)
+  vllm    tests with real vLLM engines, installed on first use (npm run test:vllm -- ARGUMENTS for vitest)
   build   dependencies and wasm modules
   lint    formatting, lint rules, types
   image   an OCI image of the filter, without a container engine (npm run image:filter -- FOLDER)
@@ -64,6 +65,7 @@ const commands = {
   up: (args) => run(pinnedNode(), [join(root, 'bin', 'warmpath.mjs'), 'up', ...args]),
   test,
   kube: (args) => run(pinnedNode(), [join(root, 'test', 'kube', 'run.ts'), ...args]),
+  vllm: (args) => run(pinnedNode(), [join(root, 'test', 'vllm', 'run.ts'), ...args]),
   build: async () => 0,
   lint,
   image: (args) => run(pinnedNode(), [join(root, 'images', 'filter.ts'), ...args]),
