@@ -20,6 +20,8 @@ export interface WorkloadOptions {
    * length, as when a client strips or edits what the model said, and are prefilled anew.
    */
   answers?: 'actual' | 'rewritten';
+  /** W1: different documents in a round; the published text says two types, not how many of each. */
+  documents?: number;
 }
 
 type Maker = (seed: number, options: WorkloadOptions) => Omit<Workload, 'id' | 'seed'>;
@@ -65,7 +67,7 @@ const W1_USERS = 11;
 const W1_TURNS = 10;
 const W1_SHARED_TOKENS = 2000;
 
-const w1: Maker = (seed, { rounds = 3, answers = 'actual' }) => ({
+const w1: Maker = (seed, { rounds = 3, answers = 'actual', documents = 2 }) => ({
   engine: 'L4-8B',
   replicas: 4,
   seconds: rounds * 155,
@@ -78,7 +80,7 @@ const w1: Maker = (seed, { rounds = 3, answers = 'actual' }) => ({
     return Array.from({ length: W1_USERS }, (_, user) => {
       const random = new Random(seedOf(seed, 'W1 user', user));
       const dialogs: Session[] = Array.from({ length: rounds }, (__, round) => {
-        const document = seedOf(seed, 'W1 document', round * 2 + ((user + round) % 2));
+        const document = seedOf(seed, 'W1 document', round * documents + ((user + round) % documents));
         const turns: Turn[] = Array.from({ length: W1_TURNS }, (___, turn) => {
           const textSeed = random.seed();
           const tokens = random.whole(20, 80);
