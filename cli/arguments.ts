@@ -35,3 +35,10 @@ export function urlList(text: string, before: string[] = []): string[] {
   }
   return [...before, url.origin];
 }
+
+/** NAMESPACE/NAME of an object in Kubernetes. */
+export function objectName(text: string): { namespace: string; name: string } {
+  const match = /^([^/]+)\/([^/]+)$/.exec(text);
+  if (match === null) throw new InvalidArgumentError('Expected NAMESPACE/NAME.');
+  return { namespace: match[1] ?? '', name: match[2] ?? '' };
+}

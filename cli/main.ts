@@ -3,6 +3,7 @@
 
 import { Command, CommanderError } from 'commander';
 import { readFileSync } from 'node:fs';
+import { checkCommand } from './check/command.ts';
 import { controlPlaneCommand } from './control-plane.ts';
 import { messageOf, UsageError } from './errors.ts';
 import { explainCommand } from './explain.ts';
@@ -28,6 +29,8 @@ Examples
                                             the server that gateways synchronise with
   $ npx warmpath manifests --gateway llm/inference-gateway --pool llm/vllm --module ... --sha256 ...
                                             what is applied to a cluster with Istio
+  $ npx warmpath check --gateway llm/inference-gateway --pool llm/vllm
+                                            what is missing or wrong in a cluster
   $ npx warmpath explain llm/vllm           its settings in force, where each comes from, what was refused
 
 Every command has --help and --json. Exit codes: 0 done, 1 failed, 2 used wrongly.`;
@@ -50,6 +53,7 @@ export function program(): Command {
     controlPlaneCommand(),
     manifestsCommand(),
     explainCommand(),
+    checkCommand(),
   ])
     warmpath.addCommand(command);
   for (const command of [warmpath, ...warmpath.commands]) {

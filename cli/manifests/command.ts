@@ -2,7 +2,7 @@
 
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { existsSync } from 'node:fs';
-import { wholeNumber } from '../arguments.ts';
+import { objectName, wholeNumber } from '../arguments.ts';
 import { CommandError, UsageError } from '../errors.ts';
 import { streamText, type ManifestFile } from './files.ts';
 import { attachModes, defaults, failStrategies, ParameterError, poolGroups } from './parameters.ts';
@@ -179,12 +179,6 @@ function made<T>(make: () => T): T {
     if (error instanceof ParameterError) throw new UsageError(error.message);
     throw error;
   }
-}
-
-function objectName(text: string): ObjectName {
-  const match = /^([^/]+)\/([^/]+)$/.exec(text);
-  if (match === null) throw new InvalidArgumentError('Expected NAMESPACE/NAME.');
-  return { namespace: match[1] ?? '', name: match[2] ?? '' };
 }
 
 function labels(text: string): Record<string, string> {
