@@ -65,8 +65,6 @@ let state: u64 = 0;
 let end: u32 = 0;
 let prompts: u32 = 0;
 let window: u32 = 0;
-// A short block at the end of a run becomes a key only when something follows it.
-let isPending: bool = false;
 
 // The runs of the message at hand.
 const runHeaders: StaticArray<u64> = new StaticArray<u64>(MESSAGE_RUNS_MAX);
@@ -101,7 +99,6 @@ export function chainRun(slot: i32, toolsPosition: u32): u32 {
   count = 0;
   prompts = 0;
   end = 0;
-  isPending = false;
   isStopped = false;
   reason = REASON_NO_SECRET;
   const rec = recordOf(slot);
@@ -203,15 +200,14 @@ function run(rec: usize, header: u64, from: u32): void {
   let before: u32 = 0;
   for (let i: u32 = 0; i < blocks && at != NOWHERE && !isStopped; i++) {
     const size = blockSize(offset, blockBytes);
-    const left = bytes - offset;
     const digest = tapeWord(at);
-    let after = left < size ? bytes : offset + size;
+    let after = bytes - offset < size ? bytes : offset + size;
     if (i >= counted) {
       at = tapeSkip(at, 1);
       if (at == NOWHERE) return;
       after = <u32>tapeWord(at);
     }
-    block(digest, i == 0 ? kind | TAG_RUN : kind, after - before, left < size);
+    block(digest, i == 0 ? kind | TAG_RUN : kind, after - before);
     offset += size;
     before = after;
     at = tapeSkip(at, 1);
@@ -220,27 +216,18 @@ function run(rec: usize, header: u64, from: u32): void {
 
 function tools(rec: usize): void {
   const bytes = load<u32>(rec, AT_TOOLS_BYTES);
-  if (bytes > 0) block(load<u64>(rec, AT_TOOLS_DIGEST), (<u64>KIND_TOOLS) | TAG_RUN, bytes, false);
+  if (bytes > 0) block(load<u64>(rec, AT_TOOLS_DIGEST), (<u64>KIND_TOOLS) | TAG_RUN, bytes);
 }
 
 /** A step that makes no key. */
 function silent(digest: u64, tag: u64): void {
-  if (isPending) emit();
   state = chainStep(poolKeys, state, digest, tag);
 }
 
-function block(digest: u64, tag: u64, bytes: u32, isShort: bool): void {
-  if (isPending) emit();
+function block(digest: u64, tag: u64, bytes: u32): void {
   if (isStopped) return;
   state = chainStep(poolKeys, state, digest, tag);
   end += bytes;
-  if (isShort) isPending = true;
-  else emit();
-}
-
-function emit(): void {
-  isPending = false;
-  if (isStopped) return;
   if (window != 0 && end > window) {
     isStopped = true;
   } else if (count >= KEYS_MAX) {

@@ -52,7 +52,7 @@ describe('JSON that an engine refuses yields no keys', () => {
   });
 
   test('the same bodies without their mistake have keys', () => {
-    expect(read(chat(`"${long}"`)).keys.length).toBe(2);
+    expect(read(chat(`"${long}"`)).keys.length).toBe(3);
     expect(read(`\ufeff ${chat(`"${long}"`)}\n`).keys).toEqual(read(chat(`"${long}"`)).keys);
   });
 });
@@ -74,9 +74,14 @@ describe('reasons', () => {
     ['{"messages":null}', 'no-prompt'],
     ['{"messages":"hello"}', 'no-prompt'],
     ['{"messages":[1,"a",[],{}]}', 'no-prompt'],
-    [chat('"hi"'), 'too-short'],
   ])('%j: %s', (body, reason) => {
     expect(read(body)).toMatchObject({ keys: [], reason });
+  });
+
+  test('a prompt shorter than a block has the key of its end, unless the window is shorter still', () => {
+    const body = bytesOf(chat('"hi"'));
+    expect(reader.read(CHAT, body)).toMatchObject({ ends: [2], reason: null });
+    expect(reader.read(CHAT, body, { windowBytes: 1 })).toMatchObject({ keys: [], reason: 'too-short' });
   });
 
   test('another path is not read', () => {
@@ -147,7 +152,7 @@ describe('sizes', () => {
 
   test('numbers of any length, and a million token ids', () => {
     const digits = '9'.repeat(10_000);
-    expect(read(`{"n":${digits}.${digits}e${digits},"messages":[{"content":"${long}"}]}`).keys.length).toBe(2);
+    expect(read(`{"n":${digits}.${digits}e${digits},"messages":[{"content":"${long}"}]}`).keys.length).toBe(3);
     const ids = read(`{"prompt":[${Array.from({ length: 1_000_000 }, (_, i) => i).join(',')}]}`, '/v1/completions');
     expect(ids.promptBytes).toBe(4_000_000);
     expect(new Set(ids.keys).size).toBe(ids.keys.length);

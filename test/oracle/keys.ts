@@ -342,9 +342,7 @@ function readMessages(keys: PoolKeys, path: string, body: JsonObject): Message[]
   return messages;
 }
 
-type Step =
-  | { silent: true; value: bigint; tag: bigint }
-  | { silent: false; value: bigint; tag: bigint; bytes: number; isShort: boolean };
+type Step = { silent: true; value: bigint; tag: bigint } | { silent: false; value: bigint; tag: bigint; bytes: number };
 
 function messageSteps(keys: PoolKeys, message: Message, blockBytes: number): Step[] {
   const steps: Step[] = [{ silent: true, value: message.role, tag: 0x300n }];
@@ -354,7 +352,7 @@ function messageSteps(keys: PoolKeys, message: Message, blockBytes: number): Ste
       const block = run.text.subarray(offset, offset + size);
       const tag = BigInt(run.kind) | (offset === 0 ? 0x100n : 0n);
       const value = digest(keys, bytesOf(block));
-      steps.push({ silent: false, value, tag, bytes: counted(block), isShort: block.length < size });
+      steps.push({ silent: false, value, tag, bytes: counted(block) });
       offset += size;
     }
   }
@@ -396,7 +394,6 @@ export function oracleKeys(secret: Uint8Array, path: string, body: string, setti
     value: digest(keys, bytesOf(tools)),
     tag: 0x107n,
     bytes: tools.length,
-    isShort: false,
   };
   const steps = [
     ...messages.slice(0, leading).flatMap((message) => messageSteps(keys, message, blockBytes)),
@@ -410,14 +407,13 @@ export function oracleKeys(secret: Uint8Array, path: string, body: string, setti
   let state = chainStep(keys, modelDigest, saltDigest, 0x697461706d726177n);
   let end = 0;
   const window = settings.windowBytes ?? 0;
-  steps.forEach((step, i) => {
+  for (const step of steps) {
     state = chainStep(keys, state, step.value, step.tag);
-    if (step.silent) return;
+    if (step.silent) continue;
     end += step.bytes;
-    const isLast = i === steps.length - 1;
-    if ((step.isShort && isLast) || (window !== 0 && end > window)) return;
+    if (window !== 0 && end > window) continue;
     result.keys.push(state === 0n ? 1n : state);
     result.ends.push(end);
-  });
+  }
   return { ...result, reason: result.keys.length === 0 ? 'too-short' : null };
 }
