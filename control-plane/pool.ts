@@ -1,6 +1,7 @@
 // One pool: its settings, endpoints, scraped metrics, table of touches and gateways, held together. Everything a gateway is
 // told about a pool is made here; sync.ts only carries it.
 import type { PoolSettings } from './annotations.ts';
+import { CAPACITY_TOKENS_UNKNOWN, LearnedCapacity } from './capacity.ts';
 import type { Clock } from './clock.ts';
 import type { EndpointConfig, PoolConfig } from './config.ts';
 import { POLICIES } from './engine/frames.ts';
@@ -31,8 +32,6 @@ export interface PoolParts {
 }
 
 const BYTES_PER_TOKEN_UNKNOWN = 4;
-/** What the filter assumes, too, of an engine that has not told its capacity: too little would be worse than too much. */
-const CAPACITY_TOKENS_UNKNOWN = 400_000;
 
 export class Pool {
   readonly name: string;
@@ -52,6 +51,8 @@ export class Pool {
   #namesVersion = 0;
   /** Each engine's count of tokens looked up in its cache, as last read. */
   readonly #queries = new Map<string, number>();
+  /** What answers say of each engine's capacity, used only where the engine tells none. */
+  readonly #capacities = new Map<string, LearnedCapacity>();
 
   constructor(config: PoolConfig, parts: PoolParts) {
     this.name = config.name;
@@ -112,7 +113,9 @@ export class Pool {
     const change = this.pods.set(endpoints);
     this.#apply(change);
     this.scraper.set(endpoints.map((endpoint) => endpoint.address.text));
-    for (const text of this.#queries.keys()) if (this.pods.byEndpoint(text) === undefined) this.#queries.delete(text);
+    for (const kept of [this.#queries, this.#capacities]) {
+      for (const text of kept.keys()) if (this.pods.byEndpoint(text) === undefined) kept.delete(text);
+    }
     const [added, removed] = [change.added.length, change.removed.length];
     this.#parts.log.info('endpoints set', { pool: this.name, endpoints: endpoints.length, added, removed });
   }
@@ -178,8 +181,23 @@ export class Pool {
       this.#names = new Map(this.pods.list().map((pod) => [pod.id, pod.address.text]));
       this.#namesVersion = this.pods.version;
     }
-    for (const rise of rises) this.learned.takePod(this.#names.get(rise.podId), rise);
+    for (const rise of rises) {
+      const endpoint = this.#names.get(rise.podId);
+      this.learned.takePod(endpoint, rise);
+      if (endpoint !== undefined) this.#learnCapacity(endpoint, rise);
+    }
     if (this.learned.ratio.moved()) this.#configVersion++;
+  }
+
+  #learnCapacity(endpoint: string, rise: OutcomeRecord): void {
+    const pod = this.pods.byEndpoint(endpoint);
+    if (pod === undefined || rise.confirmed + rise.contradicted + rise.exceeded === 0) return;
+    const tokens = this.pods.capacityTokensOf(pod) || CAPACITY_TOKENS_UNKNOWN;
+    const capacity = this.#capacities.get(endpoint) ?? new LearnedCapacity(tokens);
+    this.#capacities.set(endpoint, capacity);
+    capacity.learn(rise, this.table.held(pod.id).bytes / this.#capacityBytes(tokens));
+    if (!capacity.moved() || !this.pods.learnCapacity(pod, capacity.tokens)) return;
+    this.table.podSet(pod.id, this.#capacityBytes(capacity.tokens));
   }
 
   settings(): PoolRecord {
@@ -232,6 +250,11 @@ export class Pool {
     const { podCachedTokens, podMatches } = this.#parts.metrics;
     const labels = { pool: this.name, endpoint };
     const totals = this.learned.endpoint(endpoint);
+    const pod = this.pods.byEndpoint(endpoint);
+    const { podCapacityTokens } = this.#parts.metrics;
+    const used = pod === undefined ? 0 : this.pods.capacityTokensOf(pod);
+    podCapacityTokens.set({ ...labels, kind: 'used' }, used || CAPACITY_TOKENS_UNKNOWN);
+    podCapacityTokens.set({ ...labels, kind: 'learned' }, this.#capacities.get(endpoint)?.tokens ?? 0);
     podCachedTokens.inc({ ...labels, kind: 'predicted' }, totals.predictedCachedTokens);
     podCachedTokens.inc({ ...labels, kind: 'actual' }, totals.actualCachedTokens);
     for (const result of ['confirmed', 'contradicted', 'exceeded'] as const) {
@@ -264,7 +287,9 @@ export class Pool {
           podId: pod.id,
           weight: pod.weight,
           drain: pod.drain,
+          ready: pod.ready,
           capacityTokens: this.pods.capacityTokensOf(pod),
+          learnedCapacityTokens: this.#capacities.get(pod.address.text)?.tokens ?? 0,
           startedSeconds: pod.startedSeconds,
           table: this.table.held(pod.id),
           usage: this.learned.endpoint(pod.address.text),

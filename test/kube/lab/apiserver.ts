@@ -104,6 +104,11 @@ export class ApiServer {
     await this.#server?.kill();
   }
 
+  /** As in an update: watches are ended, requests under way are answered. */
+  async stopServer(): Promise<void> {
+    await this.#server?.stop(60_000);
+  }
+
   /** It accepts connections and answers nothing. */
   pauseServer(): void {
     this.#server?.signal('SIGSTOP');

@@ -47,6 +47,7 @@ export class World {
   readonly engines = new Map<string, Engine>();
   readonly replicas: Replica[] = [];
   #started = 0;
+  #hasPlain = false;
 
   constructor(cluster: Cluster, parameters: Parameters) {
     this.cluster = cluster;
@@ -123,6 +124,34 @@ export class World {
 
   async writeSlices(): Promise<void> {
     await this.cluster.writeSlices(this.service);
+    if (this.#hasPlain) await this.cluster.writeSlices('plain');
+  }
+
+  /** A route to the same pods that knows nothing of Warmpath. */
+  async applyPlainRoute(host: string): Promise<void> {
+    await this.cluster.kube.apply([
+      {
+        apiVersion: 'v1',
+        kind: 'Service',
+        metadata: { name: 'plain', namespace: llm },
+        spec: {
+          clusterIP: 'None',
+          selector: { app: 'vllm' },
+          ports: [{ name: 'http', port: 8000, targetPort: 8000, appProtocol: 'http' }],
+        },
+      },
+      {
+        apiVersion: 'gateway.networking.k8s.io/v1',
+        kind: 'HTTPRoute',
+        metadata: { name: 'plain', namespace: llm },
+        spec: {
+          parentRefs: [{ name: gatewayName }],
+          hostnames: [host],
+          rules: [{ backendRefs: [{ name: 'plain', port: 8000 }], timeouts: { request: '0s' } }],
+        },
+      },
+    ]);
+    this.#hasPlain = true;
   }
 
   async ask(
