@@ -103,6 +103,11 @@ export class Metrics {
     'Predicted matches of an endpoint, by whether usage confirmed them, contradicted them or exceeded them',
     ['pool', 'endpoint', 'result'],
   );
+  readonly podCapacityTokens = this.#gauge(
+    'pod_capacity_tokens',
+    'Capacity of an endpoint: what its table is made for, and what matches say of it, 0 = nothing yet',
+    ['pool', 'endpoint', 'kind'],
+  );
   readonly bytesPerToken = this.#gauge('bytes_per_token', 'Prompt bytes per token, 0 = not known yet', ['pool']);
 
   #counter<L extends string>(name: string, help: string, labelNames: readonly L[]): Counter<L> {

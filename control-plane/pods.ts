@@ -15,6 +15,8 @@ export interface Pod extends EndpointConfig {
   startedSeconds: number;
   /** Capacity as the engine reports it, 0 while unknown. */
   reportedCapacityTokens: number;
+  /** Capacity as guessed from answers, 0 while nothing was learned; for engines that do not report one. */
+  learnedCapacityTokens: number;
   /** How often the engine was started again: as Kubernetes counts, or one more as soon as a scrape has shown it. */
   restarts: number;
 }
@@ -30,6 +32,8 @@ const unchanged = (): PodChange => ({ removed: [], added: [], isRestart: false }
 
 /** Start times this close together are one start: the gauge is a float of seconds. */
 const SAME_START_SECONDS = 0.5;
+
+const placeOf = (address: Uint8Array, port: number): string => `${Buffer.from(address).toString('hex')} ${port}`;
 
 export class Pods {
   #capacityTokens: number;
@@ -95,7 +99,14 @@ export class Pods {
         continue;
       }
       const id = this.#newId(text, 0, endpoint.life?.uid, restarts);
-      next.set(text, { ...endpoint, id, startedSeconds: 0, reportedCapacityTokens: 0, restarts });
+      next.set(text, {
+        ...endpoint,
+        id,
+        startedSeconds: 0,
+        reportedCapacityTokens: 0,
+        learnedCapacityTokens: 0,
+        restarts,
+      });
       change.added.push(id);
       if (old !== undefined) change.removed.push(old.id);
       change.isRestart ||= isSamePod;
@@ -142,19 +153,21 @@ export class Pods {
    */
   adopt(known: EndpointRecord[]): PodChange {
     const change = unchanged();
-    if (this.#handedOut) return change;
+    const byAddress = new Map(this.list().map((pod) => [placeOf(pod.address.bytes, pod.address.port), pod]));
+    const taken = new Set(this.list().map((pod) => pod.id));
     for (const record of known) {
-      const pod = this.list().find(
-        ({ address }) => address.port === record.port && Buffer.compare(address.bytes, record.address) === 0,
-      );
-      const isTaken = this.list().some((other) => other.id === record.podId);
-      if (pod === undefined || isTaken) continue;
+      const pod = byAddress.get(placeOf(record.address, record.port));
+      if (pod === undefined) continue;
+      // A guess is better than none, whatever life it comes from.
+      if (pod.learnedCapacityTokens === 0) this.learnCapacity(pod, record.capacityTokens);
+      if (this.#handedOut || taken.has(record.podId)) continue;
       const bothKnown = pod.startedSeconds !== 0 && record.startedSeconds !== 0;
       // Another pod may have got the address since: where UIDs are known, only a start time makes them the same.
       if (pod.life !== null && !bothKnown) continue;
       if (bothKnown && Math.abs(pod.startedSeconds - record.startedSeconds) >= SAME_START_SECONDS) continue;
       change.removed.push(pod.id);
       change.added.push(record.podId);
+      taken.add(record.podId);
       pod.id = record.podId;
       this.version++;
     }
@@ -162,7 +175,19 @@ export class Pods {
   }
 
   capacityTokensOf(pod: Pod): number {
+    return this.#knownCapacityOf(pod) || pod.learnedCapacityTokens;
+  }
+
+  #knownCapacityOf(pod: Pod): number {
     return pod.capacityTokens || this.#capacityTokens || pod.reportedCapacityTokens;
+  }
+
+  /** Takes a guess of a pod's capacity; true when it is in force because nothing better is known. */
+  learnCapacity(pod: Pod, tokens: number): boolean {
+    const isInForce = this.#knownCapacityOf(pod) === 0;
+    if (isInForce && pod.learnedCapacityTokens !== tokens) this.version++;
+    pod.learnedCapacityTokens = tokens;
+    return isInForce;
   }
 
   /** The list as the wire carries it; from now on the ids are out. */

@@ -155,6 +155,7 @@ export async function startControlPlane(
       metrics.tableBytes.reset();
       metrics.podCachedTokens.reset();
       metrics.podMatches.reset();
+      metrics.podCapacityTokens.reset();
       metrics.active.set(isActive ? 1 : 0);
       for (const pool of pools) pool.collect(clock.nowMs());
     },

@@ -50,7 +50,8 @@ import {
   OUTCOMES_HEADER_BYTES,
   SECTION_HEADER_BYTES,
 } from './engine/frame';
-import { PODS_MAX, SEGMENTS_MAX } from './engine/limits';
+import { MATCH_QUEUE_TOKENS_MAX, PODS_MAX, SEGMENTS_MAX } from './engine/limits';
+import { MATCH_CONFIRMED, MATCH_CONTRADICTED, MATCH_EXCEEDED, matchIsClose, matchJudge } from './engine/match';
 import { poolBytesPerToken, poolTokens } from './engine/pool';
 import { Keyspace, KEY_OUTCOMES } from './keyspace';
 import { podId, podInPool, podOfId, podSlots } from './pods';
@@ -63,8 +64,6 @@ const ROW: u32 = OUTCOME_COUNTERS + 2;
 const RESETS: u32 = OUTCOME_COUNTERS;
 const TTFT_US: u32 = OUTCOME_COUNTERS + 1;
 
-/** A prediction is close when it is off by no more than the block at the match's end and this share of what was predicted. */
-const CLOSE_SHARE: f64 = 0.03;
 /** Upper bounds of the buckets of predicted minus actual tokens; a last bucket takes the rest. */
 const ERROR_BOUNDS: StaticArray<f64> = [-4096, -1024, -256, -64, -16, 16, 64, 256, 1024, 4096];
 
@@ -154,23 +153,24 @@ export class Outcomes {
 
   /**
    * How many tokens of a prompt the engine found in its cache, beside what was believed when it was sent; `blockTokens` is the size of
-   * the block at the match's end, which may be held in part.
+   * the block at the match's end, which may be held in part, `queued` what was to be computed before this request.
    */
-  addCached(pod: u32, kind: u32, predicted: f64, actual: f64, blockTokens: f64): void {
+  addCached(pod: u32, kind: u32, predicted: f64, actual: f64, blockTokens: f64, queued: f64): void {
     const error = predicted - actual;
-    const isClose = Math.abs(error) <= blockTokens + CLOSE_SHARE * predicted;
     const tokens = <u64>Math.round(predicted);
     this.add(pod, OUTCOME_PREDICTED_CACHED_TOKENS, tokens);
     this.add(pod, OUTCOME_ACTUAL_CACHED_TOKENS, <u64>actual);
     this.addKind(kind, OUTCOME_KIND_PREDICTED_TOKENS, tokens);
     this.addKind(kind, OUTCOME_KIND_ACTUAL_TOKENS, <u64>actual);
-    if (isClose) this.addKind(kind, OUTCOME_KIND_CLOSE, 1);
+    if (matchIsClose(predicted, actual, blockTokens)) this.addKind(kind, OUTCOME_KIND_CLOSE, 1);
     let bucket: u32 = 0;
     while (bucket < OUTCOME_ERRORS - 1 && error > ERROR_BOUNDS[bucket]) bucket++;
     this.addKind(kind, OUTCOME_KIND_ERRORS + bucket, 1);
-    // Only what was believed to be held by more than a block can be told from chance.
-    if (!isClose) this.add(pod, error > 0 ? OUTCOME_CONTRADICTED : OUTCOME_EXCEEDED, 1);
-    else if (predicted > blockTokens) this.add(pod, OUTCOME_CONFIRMED, 1);
+    if (queued > MATCH_QUEUE_TOKENS_MAX) return;
+    const judged = matchJudge(predicted, actual, blockTokens);
+    if (judged == MATCH_CONFIRMED) this.add(pod, OUTCOME_CONFIRMED, 1);
+    else if (judged == MATCH_CONTRADICTED) this.add(pod, OUTCOME_CONTRADICTED, 1);
+    else if (judged == MATCH_EXCEEDED) this.add(pod, OUTCOME_EXCEEDED, 1);
   }
 
   /** Writes own totals for the leader to read, every so often. `segment` is this VM's; -1: it has none. */

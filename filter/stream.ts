@@ -439,14 +439,13 @@ function learn(slot: i32, plugin: Plugin): void {
   if (!(flags[slot] & ANSWERED) || flags[slot] & FAILED || reasons[slot] != REASON_NONE) return;
   const prompt = usagePromptTokens(slot);
   if (prompt <= 0 || promptBytes[slot] == 0) return;
-  const pod = pods[slot];
   const outcomes = plugin.outcomes;
-  outcomes.addPrompt(pod, kinds[slot], promptBytes[slot], prompt);
+  outcomes.addPrompt(pods[slot], kinds[slot], promptBytes[slot], prompt);
   poolObservePrompt(plugin.pool, promptBytes[slot], prompt);
   const output = usageCompletionTokens(slot);
   if (output >= 0) {
     poolObserveOutput(plugin.pool, output);
-    outcomes.add(pod, OUTCOME_COMPLETION_TOKENS, output);
+    outcomes.add(pods[slot], OUTCOME_COMPLETION_TOKENS, output);
   }
   const cached = usageCachedTokens(slot);
   // Nothing was believed of a pod that was not picked. Of several prompts, engines tell the cache of the last one only.
@@ -455,7 +454,8 @@ function learn(slot: i32, plugin: Plugin): void {
   const ratio = <f64>prompt / <f64>promptBytes[slot];
   const predicted = <f64>matchedBytes[slot] * ratio;
   plugin.counters.countUsage(prompt, cached, <u32>Math.round(predicted));
-  outcomes.addCached(pod, kinds[slot], predicted, cached, <f64>edgeBytes[slot] * ratio);
+  const queued = aheadTokens[slot] - uncached[slot];
+  outcomes.addCached(pods[slot], kinds[slot], predicted, cached, <f64>edgeBytes[slot] * ratio, queued);
 }
 
 /** The context goes away. */

@@ -4,6 +4,7 @@
 // their settings, and without any a well-known one serves, since then the keys are only compared with each other.
 import type { EngineInstance } from './instance.ts';
 import { loadEngine } from './instance.ts';
+import { LANGUAGES } from './outcomes.ts';
 
 interface KeysExports {
   secretSet(pool: number, pointer: number): void;
@@ -16,6 +17,7 @@ interface KeysExports {
   scanClose(slot: number): void;
   scanStream(slot: number): number;
   scanPromptBytes(slot: number): number;
+  scanLanguage(slot: number): number;
   scanModelPtr(slot: number): number;
   scanModelBytes(slot: number): number;
   apiOfPath(pointer: number, lengthBytes: number): number;
@@ -131,6 +133,17 @@ export class KeyReader {
       };
     } finally {
       exports.scanClose(slot);
+    }
+  }
+
+  /** The language that most of a request's prompt is in, by its script. */
+  language(path: string, body: Uint8Array, cuts: readonly number[] = []): (typeof LANGUAGES)[number] {
+    const slot = this.#exports.scanOpen(POOL, apis.indexOf(this.api(path)));
+    try {
+      this.#feed(slot, body, cuts);
+      return LANGUAGES[this.#exports.scanLanguage(slot)] ?? 'other';
+    } finally {
+      this.#exports.scanClose(slot);
     }
   }
 

@@ -31,6 +31,7 @@ export interface TableExports {
   residencyLookupAt(pool: number, keys: number, ends: number, n: number): number;
   matchBytes(pod: number): number;
   matchKeys(pod: number): number;
+  matchJudge(predicted: number, actual: number, block: number): number;
   residencyExport(pod: number, podId: number, cursor: bigint, ptr: number, room: number): number;
   exportNext(): bigint;
   exportRecords(): number;

@@ -46,6 +46,9 @@ export const SILENCE_PREDICTIONS: f64 = 4;
 export const BYTES_PER_TOKEN_DEFAULT: f64 = 4;
 export const BYTES_PER_TOKEN_MIN: f64 = 0.5;
 export const BYTES_PER_TOKEN_MAX: f64 = 16;
+// A request behind more tokens than these on its pod waits, and what was held when it was sent may have been forgotten before its turn: what
+// usage says of its match says nothing of capacity.
+export const MATCH_QUEUE_TOKENS_MAX: f64 = 4096;
 // KV capacity of a pod that does not tell it, for the table only. Too little costs more than too much.
 export const CAPACITY_TOKENS_DEFAULT: f64 = 400000;
 

@@ -7,6 +7,7 @@ export * from './random';
 export * from './pool';
 export * from './pods';
 export * from './load';
+export * from './match';
 export * from './policy';
 
 // Keys of 8 bytes, then ends or weights of 4 bytes: a whole chain fits.

@@ -16,6 +16,9 @@ const SILENCE_MS_MIN = 1000;
 /** Blocks for which a gateway reserves room by default. */
 const BLOCKS_MAX = 400_000;
 
+/** In the order of the engine's codes. */
+const JUDGEMENTS = ['none', 'confirmed', 'contradicted', 'exceeded'] as const;
+
 export interface Picked {
   pod: number;
   uncachedTokens: number;
@@ -101,6 +104,21 @@ export class Router {
   /** Tokens of the prompt that a pod would have to compute; the policies' own formula. */
   uncachedTokens(pod: number): number {
     return Math.max(1, Math.ceil((this.#promptBytes - this.matchBytes(pod)) / this.bytesPerToken));
+  }
+  /** Bytes of the block at the end of the match, which may be held in part. */
+  edgeBytes(pod: number, { weights }: ReplayPrompt): number {
+    return weights[Math.min(this.#e.matchKeys(this.#slots[pod]!) >>> 0, weights.length - 1)] ?? 0;
+  }
+  /** What usage says of a match; tokens throughout. */
+  judge(predicted: number, actual: number, block: number): 'none' | 'confirmed' | 'contradicted' | 'exceeded' {
+    return JUDGEMENTS[this.#e.matchJudge(predicted, actual, block)] ?? 'none';
+  }
+  /** How full a pod's part of the table is, 1 = full. */
+  filledShare(pod: number): number {
+    return this.heldBytes(pod) / Number(this.#e.residencyPodCapacityBytes(this.#slots[pod]!));
+  }
+  setCapacity(pod: number, tokens: number): void {
+    this.#e.podSet(POOL, pod + 1, tokens, 1, POD_READY);
   }
   inFlight(pod: number, nowMs: number): number {
     return this.#e.podInFlight(this.#slots[pod]!, EPOCH_MS + nowMs);

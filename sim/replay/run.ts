@@ -3,6 +3,7 @@
 import { KeyReader } from '../../control-plane/engine/keys.ts';
 import { engineConstants, type EngineName } from '../constants.ts';
 import { Sequence } from '../engine.ts';
+import { LearnedCapacity } from '../../control-plane/capacity.ts';
 import { Random } from '../random.ts';
 import { summarise, type DriveSummary, type RequestRecord } from '../summary.ts';
 import { spread } from '../tokens.ts';
@@ -28,6 +29,8 @@ export interface ReplayOptions extends SourceOptions {
   syncIntervalMs: number;
   /** How many of a hundred answers are not streamed. */
   notStreamedPercent: number;
+  /** What routers take for the engines' capacity, as a multiple of it, and whether they learn better. As told by the engines when not given. */
+  capacity?: { factor: number; learns: boolean };
 }
 
 export interface ReplayResult {
@@ -44,6 +47,8 @@ export interface ReplayResult {
   silences: number;
   /** Requests that some router still counts as in flight at the end. */
   left: number;
+  /** What routers took for each replica's capacity in the end, as a multiple of it. */
+  capacityFactors: number[];
 }
 
 const POLL_INTERVAL_MS = 50;
@@ -65,7 +70,7 @@ export async function replay(
     gateways: options.routers,
     workers: options.workers,
     pods: replicas,
-    capacityTokens: constants.kvTokens,
+    capacityTokens: constants.kvTokens * (options.capacity?.factor ?? 1),
     syncIntervalMs: options.syncIntervalMs,
     random,
   });
@@ -76,10 +81,25 @@ export async function replay(
   const records: RequestRecord[] = [];
   const polled: Polled[] = engines.map(() => ({ waiting: 0, kvUsage: 0 }));
   const limit = options.limit ?? Infinity;
+  const capacities = engines.map(() => new LearnedCapacity(constants.kvTokens * (options.capacity?.factor ?? 1)));
   let open = 0;
   let sent = 0;
   let refused = 0;
   let silences = 0;
+
+  // As the control plane does (control-plane/capacity.ts), but at once.
+  const learnCapacity = (pod: number, judged: string, filledShare: number): void => {
+    const capacity = capacities[pod]!;
+    const count = (result: string): number => Number(judged === result);
+    const matches = {
+      confirmed: count('confirmed'),
+      contradicted: count('contradicted'),
+      exceeded: count('exceeded'),
+    };
+    capacity.learn(matches, filledShare);
+    if (!capacity.moved()) return;
+    for (const router of gateways.routers) router.setCapacity(pod, capacity.tokens);
+  };
 
   const advance = (session: ReplaySession, answer: string, nowMs: number): void => {
     const request = sent < limit ? session.next(answer) : null;
@@ -109,6 +129,8 @@ export async function replay(
     router.lookup(prompt);
     const pod = choose({ router, nowMs: sentMs, session: session.id, random, polled, engines });
     const uncachedTokens = router.uncachedTokens(pod);
+    const matchBytes = router.matchBytes(pod);
+    const edgeBytes = router.edgeBytes(pod, prompt);
     const predictedMs = router.predictedTtftMs(pod, uncachedTokens, sentMs);
     const aheadTokens = router.dispatch(pod, uncachedTokens, sentMs);
     gateways.touch(place, pod, prompt, sentMs);
@@ -143,6 +165,11 @@ export async function replay(
         router.end(pod, uncachedTokens, isQueued);
         isQueued = false;
         router.learn(prompt.bytes, done.promptTokens, done.outputTokens);
+        if (options.capacity?.learns === true && aheadTokens - uncachedTokens < 4096) {
+          const ratio = done.promptTokens / prompt.bytes;
+          const judged = router.judge(matchBytes * ratio, done.cachedTokens, edgeBytes * ratio);
+          learnCapacity(pod, judged, router.filledShare(pod));
+        }
         gateways.publish(place, pod);
         records.push(recordOf(session.id, request.measured, done, pod, sentMs, nowMs));
         advance(session, words.join(''), nowMs);
@@ -187,6 +214,7 @@ export async function replay(
     cachedTokens: sum((record) => record.cachedTokens),
     refused,
     silences,
+    capacityFactors: capacities.map((capacity) => capacity.tokens / constants.kvTokens),
     left: routers.reduce((total, router) => total + router.left, 0),
     violations: routers.reduce((total, router) => total + router.violations, 0),
   };

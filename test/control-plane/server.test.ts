@@ -501,6 +501,50 @@ test('outcomes and counters become metrics: totals once, whatever is sent again'
   expect(joined[0]?.pool?.bytesPerToken).toBe(4);
 });
 
+test('what is learned of bytes per token and of capacity is handed out, and comes back to a control plane that starts anew', async () => {
+  const pools = [{ name: 'chat', endpoints: ['127.0.0.1:9', '127.0.0.1:10'], bytesPerToken: 6 }];
+  const first = await start({ pools, scrapeTimeoutMs: 100 });
+  const gateway = new FakeGateway(frames, 'gw-1', 'chat');
+  const settings = (await gateway.sync(first.url))[0];
+  // The configured ratio is a beginning only.
+  expect([settings?.pool?.bytesPerToken, settings?.endpoints?.[0]?.capacityTokens]).toEqual([6, 0]);
+  const podId = settings?.endpoints?.[0]?.podId as number;
+  const pod = podOutcome({ podId, promptBytes: 30_000, promptTokens: 10_000, confirmed: 5, contradicted: 20 });
+  const learned = (await gateway.sync(first.url, { outcomes: outcomes([pod]) }))[0];
+  const capacityTokens = Math.round(400_000 * 0.98 ** 20);
+  expect(learned?.pool?.bytesPerToken).toBe(3);
+  expect(learned?.endpoints?.map((e) => e.capacityTokens)).toEqual([capacityTokens, 0]);
+  expect(poolState(first).endpoints[0]).toMatchObject({ capacityTokens, learnedCapacityTokens: capacityTokens });
+  const { text } = await page(first, '/metrics');
+  const labels = 'pool="chat",endpoint="127.0.0.1:9"';
+  expect(text).toContain(`warmpath_pod_capacity_tokens{${labels},kind="learned"} ${capacityTokens}`);
+  await first.close();
+
+  const second = await start({ pools, scrapeTimeoutMs: 100 });
+  const ratio = { bytesPerToken: 3, ratioTokens: 10_000 };
+  const { endpoints } = learned as { endpoints: NonNullable<typeof learned>['endpoints'] };
+  await gateway.sync(second.url, { endpoints: endpoints ?? [] });
+  await gateway.sync(second.url, { outcomes: outcomes([pod], [], ratio) });
+  const joined = (await new FakeGateway(frames, 'gw-2', 'chat').sync(second.url))[0];
+  expect(joined?.pool?.bytesPerToken).toBe(3);
+  expect(joined?.endpoints?.map((e) => e.capacityTokens)).toEqual([capacityTokens, 0]);
+  // Its totals are from before, and were counted then.
+  expect((await page(second, '/metrics')).text).not.toContain('warmpath_usage_completion_tokens_total{');
+});
+
+test('a capacity that is known is not replaced by a guess, which is told all the same', async () => {
+  const endpoints = [{ endpoint: '127.0.0.1:9', capacityTokens: 50_000 }];
+  const controlPlane = await start({ pools: [{ name: 'chat', endpoints }], scrapeTimeoutMs: 100 });
+  const gateway = new FakeGateway(frames, 'gw-1', 'chat');
+  const podId = (await gateway.sync(controlPlane.url))[0]?.endpoints?.[0]?.podId as number;
+  await gateway.sync(controlPlane.url, { outcomes: outcomes([podOutcome({ podId, contradicted: 50 })]) });
+  expect(poolState(controlPlane).endpoints[0]).toMatchObject({
+    capacityTokens: 50_000,
+    learnedCapacityTokens: Math.round(50_000 * 0.98 ** 50),
+  });
+  expect((await gateway.sync(controlPlane.url))[0]?.endpoints).toBeUndefined();
+});
+
 test('two leaders of one gateway that report in turn are one load, and each counts for itself', async () => {
   const controlPlane = await start({ pools: [{ name: 'chat', endpoints: ['127.0.0.1:9'] }], scrapeTimeoutMs: 100 });
   const [old, young] = [1n, 2n].map((life) => new FakeGateway(frames, 'gw-1', 'chat', life)) as [

@@ -188,6 +188,17 @@ describe('what a replay must show again', () => {
     expect(summary.busiestPodShare).toBe(8);
   });
 
+  it('routers that do not know the capacity learn it from hits, and little wrong while replicas have more than they can do', async () => {
+    const learn = (factor: number): Promise<ReplayResult> =>
+      replay(
+        options({ source: 'W5', engine: 'H100-32B', replicas: 4, capacity: { factor, learns: true }, limit: 300 }),
+      );
+    const [known, large] = await Promise.all([learn(1), learn(10)]);
+    expect(Math.min(...known.capacityFactors)).toBeGreaterThan(0.6);
+    expect(Math.max(...known.capacityFactors)).toBeLessThan(1.2);
+    expect(Math.min(...large.capacityFactors)).toBeLessThan(10);
+  });
+
   it('requests that no replica can hold are left out and counted', async () => {
     const { refused, summary } = await replay(options({ source: 'W4', engine: 'L4-8B', replicas: 2, limit: 30 }));
     expect(refused + summary.requests).toBe(30);
