@@ -3,7 +3,7 @@
 
 import { defineConfig } from 'vitest/config';
 
-const never = ['test/kube/**', 'test/vllm/**', 'node_modules/**'];
+const never = ['test/kube/**', 'test/vllm/**', 'test/images/steps.test.ts', 'node_modules/**'];
 const withEnvoy = ['test/envoy/**/*.test.ts'];
 
 export default defineConfig({

@@ -5,11 +5,12 @@ import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { SetupError, pinnedNode, root, run, say, setUp } from './setup.mjs';
 
-const usage = `node scripts/run.mjs up|test|kube|vllm|build|lint|outages|bench|overhead|image [ARGUMENTS]
+const usage = `node scripts/run.mjs up|test|kube|vllm|steps|build|lint|outages|bench|overhead|image [ARGUMENTS]
   up      the demo: real Envoy, control plane, simulated replicas (npm start -- ARGUMENTS; --help lists them)
   test    all tests; ARGUMENTS go to vitest, for example a part of a file name
   kube    tests with a real Kubernetes, istiod and Envoy, built on first use (npm run test:kube -- ARGUMENTS for vitest)
   vllm    tests with real vLLM engines, installed on first use (npm run test:vllm -- ARGUMENTS for vitest)
+  steps   the Dockerfile's steps, without a container engine (npm run test:image)
   build   dependencies and wasm modules
   lint    formatting, lint rules, types
   image   an OCI image of the filter, without a container engine (npm run image:filter -- FOLDER)
@@ -61,11 +62,15 @@ async function bench([name = '', ...args]) {
   return run(pinnedNode(), [join(root, 'bench', `${name}.ts`), ...args]);
 }
 
+const steps = [bin('vitest/vitest.mjs'), 'run', '--config', join('test', 'images', 'vitest.config.ts')];
+
 const commands = {
   up: (args) => run(pinnedNode(), [join(root, 'bin', 'warmpath.mjs'), 'up', ...args]),
   test,
   kube: (args) => run(pinnedNode(), [join(root, 'test', 'kube', 'run.ts'), ...args]),
   vllm: (args) => run(pinnedNode(), [join(root, 'test', 'vllm', 'run.ts'), ...args]),
+  // It can run wherever dependencies can be installed, so there is nothing to leave out.
+  steps: (args) => run(pinnedNode(), [...steps, ...args.filter((arg) => arg !== '--if-possible')]),
   build: async () => 0,
   lint,
   image: (args) => run(pinnedNode(), [join(root, 'images', 'filter.ts'), ...args]),

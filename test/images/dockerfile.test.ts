@@ -1,5 +1,5 @@
 // What can be known of the control plane's image without building it: everything that it copies is there, everything that the code imports is
-// copied, and it runs as nobody. test/kube/image.test.ts walks through its steps.
+// copied, and it runs as nobody. test/images/steps.test.ts walks through its steps.
 
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';

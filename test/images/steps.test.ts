@@ -2,12 +2,12 @@
 // start as nobody, on files that it cannot write to, with nothing in its environment that a container would not have.
 
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
-import { chmodSync, cpSync, mkdirSync, mkdtempSync, rmSync, statSync } from 'node:fs';
+import { chmodSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { copyOf, lastOf, root, stages, type Stage } from '../images/dockerfile.ts';
+import { copyOf, lastOf, root, stages, type Stage } from './dockerfile.ts';
 
 const scratch = mkdtempSync(join(tmpdir(), 'warmpath-dockerfile-'));
 const all = stages();
@@ -51,7 +51,7 @@ beforeAll(() => {
   chmodSync(scratch, 0o755);
   for (const stage of all) take(stage);
   readOnly(folderOf(final));
-}, 300_000);
+});
 afterAll(() => {
   child?.kill('SIGKILL');
   execFileSync('chmod', ['-R', 'u+w', scratch]);
@@ -81,6 +81,14 @@ describe('the steps of the Dockerfile', () => {
       expect(() => statSync(inside(final, `node_modules/${name}`, workdir))).toThrow('ENOENT');
     expect(() => statSync(inside(final, 'test', workdir))).toThrow('ENOENT');
     expect(statSync(inside(final, 'build/engine.wasm', workdir)).size).toBeGreaterThan(10_000);
+  });
+
+  it('have every dependency whole, those with machine code too', () => {
+    const { dependencies } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
+      dependencies: Record<string, string>;
+    };
+    const imports = Object.keys(dependencies).map((name) => `await import(${JSON.stringify(name)});`);
+    execFileSync(process.execPath, ['--input-type=module', '-e', imports.join('')], options);
   });
 
   it('give a command that teaches', () => {
