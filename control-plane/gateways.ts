@@ -10,6 +10,8 @@ export interface Gateway {
   name: string;
   incarnation: bigint;
   workers: number;
+  /** Version of the settings that it said it holds. */
+  settingsVersion: number;
   /** Number of the touch that is expected next. */
   touchesNext: bigint;
   seenMs: number;
@@ -101,6 +103,7 @@ export class Gateways {
       name,
       incarnation,
       workers: 0,
+      settingsVersion: 0,
       touchesNext: 0n,
       seenMs: nowMs,
       reports: 0,

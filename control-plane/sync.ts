@@ -118,6 +118,7 @@ export class Sync {
   #takeIn({ frame, chunk, pool }: Report, gateway: Gateway, nowMs: number): void {
     gateway.reports++;
     gateway.workers = frame.gateway?.workers ?? 0;
+    gateway.settingsVersion = frame.epoch === this.epoch ? frame.settingsVersion : 0;
     if (frame.load) pool.gateways.setLoad(gateway, frame.load, nowMs);
     this.#takeTouches(pool, gateway, frame, chunk);
     const { outcomes } = frame;

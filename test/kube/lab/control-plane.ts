@@ -42,7 +42,7 @@ export interface StateBody {
       table: { blocks: number };
       metrics: { scrapedMs: number } | null;
     }[];
-    gateways: { name: string; live: boolean; reports: number }[];
+    gateways: { name: string; live: boolean; reports: number; settingsVersion: number }[];
     object: {
       apiVersion: string | null;
       unusable: string | null;

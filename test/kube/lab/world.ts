@@ -3,7 +3,7 @@
 
 import { request } from 'undici';
 import { builtFiles } from '../../../cli/manifests/tree.ts';
-import { defaults, shadowService, type Parameters } from '../../../cli/manifests/parameters.ts';
+import { defaults, poolHost, shadowService, type Parameters } from '../../../cli/manifests/parameters.ts';
 import { startReplica, type Replica as Engine } from '../../../sim/server.ts';
 import type { KubeData } from './client.ts';
 import { Cluster, gatewayIp, gatewayName, gatewayPort, llm } from './cluster.ts';
@@ -179,24 +179,34 @@ export class World {
     return { status: statusCode, pod: String(answered['x-warmpath-sim-pod'] ?? ''), text: await body.text() };
   }
 
-  /** Until the gateway has the filter, its settings and so many endpoints. */
+  /** Until the gateway has so many pods in its cluster, and in its filter, and picks among them. */
   async gatewayKnows(endpoints: number): Promise<void> {
+    const waitMs = 60_000;
     await until(
-      `the gateway knows ${endpoints} endpoints`,
+      `the control plane knows ${endpoints} endpoints and the gateway`,
       async () => {
         const pool = await this.pool();
         return pool.endpoints.length === endpoints && pool.gateways.some(({ live }) => live);
       },
-      60_000,
+      waitMs,
     );
     await until(
-      'a pick is made',
+      `Envoy knows ${endpoints} endpoints`,
+      async () => {
+        const { host, port } = poolHost(this.parameters);
+        const stats = (await this.cluster.gateway?.stats(`${host}.*membership_healthy`)) ?? {};
+        return Object.entries(stats).some(([name, value]) => name.includes(`|${port}|`) && value === endpoints);
+      },
+      waitMs,
+    );
+    await until(
+      'a request is picked for and answered',
       async () => {
         const before = await this.picks();
-        await this.ask('is anybody there');
-        return (await this.picks()) > before;
+        const { status } = await this.ask('is anybody there');
+        return status === 200 && (await this.picks()) > before;
       },
-      60_000,
+      waitMs,
     );
   }
 
