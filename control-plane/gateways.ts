@@ -20,6 +20,12 @@ export interface Gateway {
   sequence: bigint;
   /** Number of the last scrape whose metrics the gateway has been told. */
   scrapesTold: number;
+  /** The longest it was silent between its last two reports. */
+  gapMs: number;
+  /** When it was asked for its table and has not sent all of it yet; 0 = it is not asked. */
+  tableAskedMs: number;
+  /** It was given a snapshot while others were still telling theirs, and gets another one when they are done. */
+  wantsSnapshotAgain: boolean;
   load: Map<number, Counted>;
   outcomes: Map<number, OutcomeRecord>;
   kinds: Map<string, OutcomeKindRecord>;
@@ -66,6 +72,8 @@ export class Gateways {
   /** By name, newest life first. */
   readonly #gateways = new Map<string, Gateway[]>();
   readonly #sums = new Map<number, Sums>();
+  /** By name: which life reported last, and how often another one did before. */
+  readonly #turns = new Map<string, { last: Gateway; count: number; sinceMs: number; isTold: boolean }>();
 
   constructor(nowMs: number) {
     this.#baseMs = nowMs;
@@ -79,7 +87,7 @@ export class Gateways {
   }
 
   isLive(gateway: Gateway, nowMs: number): boolean {
-    return nowMs - gateway.seenMs <= LIMITS.gatewayStaleMs;
+    return nowMs - gateway.seenMs <= Math.max(LIMITS.gatewayStaleMs, LIMITS.gatewayGaps * gateway.gapMs);
   }
 
   /** Whether there is room for a gateway of that name. */
@@ -96,6 +104,7 @@ export class Gateways {
     const known = lives.find((gateway) => gateway.incarnation === incarnation);
     for (const other of lives) if (other !== known && other.load.size > 0) this.setLoad(other, [], nowMs);
     if (known !== undefined) {
+      known.gapMs = Math.min(Math.max(0, nowMs - known.seenMs), LIMITS.gatewayGapMs);
       known.seenMs = nowMs;
       return { gateway: known, isNew: false };
     }
@@ -109,6 +118,9 @@ export class Gateways {
       reports: 0,
       sequence: 0n,
       scrapesTold: 0,
+      gapMs: 0,
+      tableAskedMs: 0,
+      wantsSnapshotAgain: false,
       load: new Map(),
       outcomes: new Map(),
       kinds: new Map(),
@@ -117,6 +129,28 @@ export class Gateways {
     const kept = lives.toSorted((a, b) => b.seenMs - a.seenMs).slice(0, LIMITS.gatewayLives - 1);
     this.#gateways.set(name, [gateway, ...kept]);
     return { gateway, isNew: true };
+  }
+
+  /**
+   * Whether two gateways seem to have one name: two lives that report in turn, again and again. While a filter is replaced that
+   * happens a few times, since one leader follows the other. True once, when it is found.
+   */
+  isDoubled(gateway: Gateway, nowMs: number): boolean {
+    const turns = this.#turns.get(gateway.name) ?? { last: gateway, count: 0, sinceMs: nowMs, isTold: false };
+    if (nowMs - turns.sinceMs > LIMITS.gatewayTurnsMs) Object.assign(turns, { count: 0, sinceMs: nowMs });
+    if (turns.last !== gateway) turns.count++;
+    turns.last = gateway;
+    this.#turns.set(gateway.name, turns);
+    const isFound = turns.count >= LIMITS.gatewayTurns && !turns.isTold;
+    turns.isTold ||= isFound;
+    return isFound;
+  }
+
+  /** Whether gateways that were asked for their tables are still telling them. */
+  isTelling(nowMs: number): boolean {
+    return [...this.#gateways.values()].some((lives) =>
+      lives.some(({ tableAskedMs }) => tableAskedMs > 0 && nowMs - tableAskedMs < LIMITS.tableTellMs),
+    );
   }
 
   /** Drops the load of gateways that went silent, and forgets those silent for long. */
@@ -129,8 +163,10 @@ export class Gateways {
         silent.push(name);
       }
       const kept = lives.filter((gateway) => nowMs - gateway.seenMs <= LIMITS.gatewayForgottenMs);
-      if (kept.length === 0) this.#gateways.delete(name);
-      else if (kept.length < lives.length) this.#gateways.set(name, kept);
+      if (kept.length === 0) {
+        this.#gateways.delete(name);
+        this.#turns.delete(name);
+      } else if (kept.length < lives.length) this.#gateways.set(name, kept);
     }
     return silent;
   }

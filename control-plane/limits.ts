@@ -13,6 +13,14 @@ export const LIMITS = {
   outcomePods: 4096,
   /** A gateway that is silent for so long counts no more: its load is dropped. */
   gatewayStaleMs: 5_000,
+  /** One that reports more seldom is silent after so many times the gap between its last two reports, which counts up to so much. */
+  gatewayGaps: 3,
+  gatewayGapMs: 60_000,
+  /** Two lives of a gateway that report in turn so often within so long are two gateways with one name. */
+  gatewayTurns: 20,
+  gatewayTurnsMs: 10_000,
+  /** A gateway that was asked for its table is waited for so long by those that joined meanwhile. */
+  tableTellMs: 5_000,
   /** A gateway that is silent for so long is forgotten with its counters. */
   gatewayForgottenMs: 600_000,
   /** Body of one POST /v1/sync. */
@@ -31,6 +39,32 @@ export const LIMITS = {
   /** After so many intervals without a good scrape the metrics of a pod are called stale. */
   scrapeStaleIntervals: 3,
   endpointsFileBytes: 1 << 20,
+  /** What an engine says about where it publishes cache events. */
+  kvSourcesBytes: 64 << 10,
+  /** Publishers of one engine: one for each rank of data parallelism. */
+  kvPublishers: 16,
+  kvSockets: 4096,
+  /** One message of cache events, and what may be in it. */
+  kvMessageBytes: 2 << 20,
+  kvEventsPerBatch: 16_384,
+  kvListLength: 1 << 18,
+  kvTextBytes: 4096,
+  kvMapKeys: 64,
+  /** Groups of layers with blocks of their own. */
+  kvGroups: 64,
+  kvBlockTokens: 65_536,
+  /** Messages of one publisher that wait to be read; more are dropped and asked for again. */
+  kvMessagesWaiting: 10_000,
+  /** Messages that are asked for again, and how long each may take. vLLM keeps 10,000 of them by default. */
+  kvReplayMessages: 10_000,
+  kvReplayBytes: 64 << 20,
+  kvReplayMs: 2_000,
+  kvReplayConcurrency: 2,
+  /** An engine's time that is further from ours than this is not used. */
+  kvClockSkewMs: 5_000,
+  /** An engine that has no events, or cannot be asked, is asked again after so long: longer each time. */
+  kvRetryMsMin: 1_000,
+  kvRetryMsMax: 60_000,
   /** Target ports of one pool in Kubernetes; each port of a pod is an endpoint. */
   poolPorts: 8,
   /** One request to the Kubernetes API, watches aside. */

@@ -38,6 +38,11 @@ export class Metrics {
   readonly touchesSkipped = this.#counter('touches_skipped_total', 'Touch records of pods that are not known', [
     'pool',
   ]);
+  readonly gatewaysDoubled = this.#counter(
+    'gateway_name_conflicts_total',
+    'Names that two gateways report under; each must have its own',
+    ['pool'],
+  );
   readonly endpointsRefused = this.#counter('endpoints_file_refused_total', 'Versions of an endpoints file refused', [
     'pool',
   ]);
@@ -53,6 +58,15 @@ export class Metrics {
   ]);
   readonly active = this.#gauge('active', '1 when this replica answers gateways, 0 when it stands by', []);
 
+  readonly kvRefused = this.#counter('kv_events_refused_total', 'Messages of cache events refused, by what is wrong', [
+    'pool',
+    'reason',
+  ]);
+  readonly kvGaps = this.#counter('kv_events_gaps_total', 'Gaps in cache events, by whether they came again', [
+    'pool',
+    'result',
+  ]);
+  readonly kvListening = this.#gauge('kv_events_engines', 'Engines whose cache events are listened to', ['pool']);
   readonly cleared = this.#counter('pod_clears_total', 'Pods whose engine dropped its cache and went on', ['pool']);
 
   readonly pods = this.#gauge('pods', 'Endpoints of a pool', ['pool']);

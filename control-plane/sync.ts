@@ -107,6 +107,10 @@ export class Sync {
     const met = pool.gateways.meet(name, frame.gateway?.incarnation ?? 0n, nowMs);
     const { gateway } = met;
     if (met.isNew) this.#log.info('gateway reports', { pool: pool.name, gateway: name });
+    if (pool.gateways.isDoubled(gateway, nowMs)) {
+      this.#metrics.gatewaysDoubled.inc({ pool: pool.name });
+      this.#log.warn('two gateways have one name; set "gateway" in their pluginConfig', { pool: pool.name, name });
+    }
     const isSameEpoch = frame.epoch === this.epoch;
     if (!isSameEpoch && frame.endpoints) pool.adopt(frame.endpoints);
     // Whose counters are met for the first time although the gateway is not new: its past was counted before.
@@ -121,6 +125,8 @@ export class Sync {
     gateway.settingsVersion = frame.epoch === this.epoch ? frame.settingsVersion : 0;
     if (frame.load) pool.gateways.setLoad(gateway, frame.load, nowMs);
     this.#takeTouches(pool, gateway, frame, chunk);
+    // The report after those of its table: all of it has come.
+    if (frame.epoch === this.epoch && !frame.flags.includes('table')) gateway.tableAskedMs = 0;
     const { outcomes } = frame;
     if (outcomes === undefined) return;
     if (gateway.setsLevel) pool.learned.ratio.adopt(outcomes.bytesPerToken, outcomes.ratioTokens);
@@ -174,7 +180,13 @@ export class Sync {
     const isSameEpoch = frame.epoch === this.epoch;
     const reached = isSameEpoch ? frame.sequence : 0n;
     gateway.sequence = reached;
-    const wantsSnapshot = frame.flags.includes('wantSnapshot') || frame.epoch === 0n || !pool.log.reachesBack(reached);
+    const asksTable = frame.epoch !== 0n && !isSameEpoch;
+    if (asksTable) gateway.tableAskedMs = nowMs;
+    const isAgain = gateway.wantsSnapshotAgain && !pool.gateways.isTelling(nowMs);
+    const asks = frame.flags.includes('wantSnapshot') || frame.epoch === 0n;
+    const wantsSnapshot = asks || isAgain || !pool.log.reachesBack(reached);
+    if (isAgain) gateway.wantsSnapshotAgain = false;
+    if (asks && pool.gateways.isTelling(nowMs)) gateway.wantsSnapshotAgain = true;
     const { settingsVersion } = pool;
     const head: FrameToWrite = {
       kind: 'delta',
@@ -184,7 +196,7 @@ export class Sync {
       poolHash: pool.hash,
       settingsVersion,
       // A gateway that comes from an earlier control plane may hold a table worth having.
-      flags: frame.epoch !== 0n && !isSameEpoch ? ['wantTable'] : [],
+      flags: asksTable ? ['wantTable'] : [],
     };
     const parts: Uint8Array[] = [];
     const isNews = !isSameEpoch || frame.settingsVersion !== settingsVersion;

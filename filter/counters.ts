@@ -140,9 +140,9 @@ export class Counters {
     this.journal.lost();
   }
 
-  /** A touch found no room among those that wait for the control plane. */
-  countUntold(): void {
-    add(this.untold, 1);
+  /** Touches found no room among those that wait for the control plane. */
+  countUntold(records: u32): void {
+    add(this.untold, records);
   }
 
   countSyncOk(): void {

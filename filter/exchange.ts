@@ -15,7 +15,9 @@ import {
   loadInFlight,
   loadPodId,
   loadPrefillTokens,
+  loadSlowness,
   loadUsedTokens,
+  touchBytesOf,
   touchesNext,
   touchRecord,
   touchRecordBytes,
@@ -27,7 +29,7 @@ import {
   SECTION_LOAD,
 } from './engine/frame';
 import { FRAME_BYTES_MAX, CHAIN_BLOCKS_MAX, RING_RECORDS, SEGMENTS_MAX } from './engine/limits';
-import { loadForeignSet, loadOwnN, loadOwnQ, loadOwnUsed, podSlowness } from './engine/load';
+import { loadForeignSet, loadOwnN, loadOwnQ, loadOwnUsed, loadSlownessLearn, podSlowness } from './engine/load';
 import { Keyspace, KEY_CLAIM, KEY_HEAD, KEY_RING, KEY_WANT } from './keyspace';
 import { podId, podInPool, podOfId, podSlots } from './pods';
 import { resultBytes, resultCas, resultPtr, sharedData, sharedDataSet } from './proxy-wasm/host';
@@ -55,13 +57,26 @@ export class Outbox {
     this.ptr = heap.alloc(this.capacity);
   }
 
-  /** Adds one touch record; false when the box is full. */
-  add(record: usize, bytes: u32): bool {
-    if (bytes > this.capacity - this.bytes) return false;
+  /** Adds one touch record. Where there is no room, the older half makes it: what is newest is worth most. Returns how many went. */
+  add(record: usize, bytes: u32): u32 {
+    const before = this.records;
+    if (bytes > this.capacity - this.bytes) this.dropHalf();
+    const dropped = before - this.records;
+    if (bytes > this.capacity - this.bytes) return dropped + 1;
     memory.copy(this.ptr + this.bytes, record, bytes);
     this.bytes += bytes;
     this.records++;
-    return true;
+    return dropped;
+  }
+
+  private dropHalf(): void {
+    let records: u32 = 0;
+    let bytes: u32 = 0;
+    while (records < this.records && bytes < this.capacity / 2) {
+      bytes += touchBytesOf(load<u16>(this.ptr + bytes, 6));
+      records++;
+    }
+    this.drop(records, bytes);
   }
 
   /** Takes out the oldest records that were delivered. */
@@ -197,9 +212,10 @@ export class Exchange {
     if (this.collects && frameCheck(region, bytes) == FRAME_OK && touchesNext()) this.collect();
   }
 
-  /** Puts the current touch into the box; one for which there is no room is not told to the control plane, and counted. */
+  /** Puts the current touch into the box; those that make room for it are not told to the control plane, and counted. */
   private collect(): void {
-    if (!this.outbox.add(touchRecord(), touchRecordBytes())) this.counters.countUntold();
+    const dropped = this.outbox.add(touchRecord(), touchRecordBytes());
+    if (dropped > 0) this.counters.countUntold(dropped);
   }
 
   /** Writes the head if something changed since it was written last, or if it has not been written for a while. */
@@ -244,7 +260,9 @@ export class Exchange {
     const count = frameCount(SECTION_LOAD);
     for (let i: u32 = 0; i < count; i++) {
       const pod = podOfId(this.pool, loadPodId(i));
-      if (pod >= 0) loadForeignSet(segment, pod, loadInFlight(i), loadPrefillTokens(i), loadUsedTokens(i));
+      if (pod < 0) continue;
+      loadForeignSet(segment, pod, loadInFlight(i), loadPrefillTokens(i), loadUsedTokens(i));
+      loadSlownessLearn(pod, loadSlowness(i));
     }
     const isNew = !this.active[segment] || this.writers[segment] != frameEpoch();
     this.active[segment] = true;

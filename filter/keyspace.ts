@@ -9,7 +9,7 @@
 //   O  totals by pod of segment `index`    how requests ended; written by its holder
 //   L  claim of leadership
 //   P  settings, secret and endpoints of the pool; M scraped metrics and other gateways' load; T ring of the control
-//   plane's touches, N the number of the next one: written by the leader
+//   plane's touches, N the number of the next one and how far the gateway is: written by the leader
 //   W  the time at which some VM found its table empty and asked for a snapshot
 import { FRAME_VERSION } from './engine/frame';
 import { NAME_BYTES_MAX } from './engine/limits';
@@ -25,6 +25,9 @@ export const KEY_METRICS: u8 = 0x4d;
 export const KEY_TABLE: u8 = 0x54;
 export const KEY_TABLE_NEXT: u8 = 0x4e;
 export const KEY_WANT: u8 = 0x57;
+
+/** Number of the next frame of touches; epoch and sequence of the control plane, and the hash of the pool that they are about. */
+export const TABLE_NEXT_BYTES: u32 = 32;
 
 const SUFFIX_BYTES: u32 = 3;
 

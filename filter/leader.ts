@@ -8,6 +8,14 @@ import { Claim } from './claim';
 import { Config } from './config';
 import { Counters } from './counters';
 import {
+  endpointAddress,
+  endpointCapacityTokens,
+  endpointCount,
+  endpointFlags,
+  endpointPodId,
+  endpointPort,
+  endpointStartedSeconds,
+  endpointWeight,
   frameBegin,
   frameBytes,
   frameCheck,
@@ -19,6 +27,7 @@ import {
   frameRoom,
   frameSequence,
   gatewayTouchesNext,
+  writeEndpoint,
   writeGateway,
   writeLoad,
   writeTouchRecord,
@@ -50,7 +59,16 @@ import {
 import { EXPORT_DONE, exportKeys, exportNext, exportRecords, residencyExport } from './engine/residency-export';
 import { Exchange } from './exchange';
 import { Outcomes, outcomesBytes } from './outcomes';
-import { Keyspace, KEY_LEADER, KEY_METRICS, KEY_POOL, KEY_TABLE, KEY_TABLE_NEXT, KEY_WANT } from './keyspace';
+import {
+  Keyspace,
+  KEY_LEADER,
+  KEY_METRICS,
+  KEY_POOL,
+  KEY_TABLE,
+  KEY_TABLE_NEXT,
+  KEY_WANT,
+  TABLE_NEXT_BYTES,
+} from './keyspace';
 import { podAddressBytes, podAddressPtr, podId, podInPool, podSlots } from './pods';
 import {
   bufferBytes,
@@ -77,12 +95,14 @@ const GAUGES_MS: f64 = 250;
 const OUTCOMES_MS: f64 = 500;
 const ALIVE_MS: f64 = 1000;
 
+/** How far the gateway is: what KEY_TABLE_NEXT holds. */
+const progress: usize = memory.data(32, 8);
+
 const STATUS_HEADER: Text = text(':status');
 const SYNC_PATH = '/v1/sync';
 
 /** One report is built at a time, by whichever plugin's turn it is; the host copies it at once. */
 const region: usize = heap.alloc(REPORT_BYTES);
-const tableNext: usize = memory.data(8, 8);
 /** A piece of the table on its way up. */
 const PIECE_BYTES: u32 = 128 * 1024;
 const piece: usize = heap.alloc(PIECE_BYTES);
@@ -109,6 +129,8 @@ export class Leader {
   private poolHash: u64 = 0;
   private sequence: u64 = 0;
   private wantsSnapshot: bool = false;
+  /** The control plane may be new: it is told which pods this gateway knows. */
+  private sendsEndpoints: bool = false;
   private wantCas: u32 = 0;
   /** Where the sending of the whole table stands; at the end there is nothing to send. */
   private tablePod: u32 = u32.MAX_VALUE;
@@ -157,13 +179,12 @@ export class Leader {
   tick(nowMs: f64, config: Config, settings: Settings, gateway: Bytes): void {
     if (this.cluster == 0) return;
     this.keepLease(nowMs);
-    if (!this.claim.held) return;
-    this.report(nowMs, config, settings, gateway);
     if (nowMs - this.gaugesMs >= GAUGES_MS) {
       this.gaugesMs = nowMs;
       this.recordGauges();
-      this.readWant();
     }
+    if (!this.claim.held) return;
+    this.report(nowMs, config, settings, gateway);
     if (nowMs - this.aliveMs >= ALIVE_MS) {
       this.aliveMs = nowMs;
       this.counters.recordAlive(nowMs);
@@ -195,7 +216,7 @@ export class Leader {
     this.beginPool(0);
   }
 
-  /** Another pool, or the same one with an empty table: nothing of it is known yet, and what waits to be told is not about it. */
+  /** Another pool, or a new leader: what waits to be told is not about it, and what is known of it is what the leader before has left. */
   private beginPool(poolHash: u64): void {
     this.poolHash = poolHash;
     this.epoch = 0;
@@ -204,7 +225,31 @@ export class Leader {
     this.tablePod = u32.MAX_VALUE;
     this.hasCall = false;
     this.wantCas = 0;
+    this.sendsEndpoints = true;
     this.exchange.outbox.clear();
+    if (poolHash != 0) this.resume();
+  }
+
+  /**
+   * Goes on where the leader before stood, so that a control plane that knows the gateway need not tell everything again, and one that does not
+   * asks for the table. Frames of touches are numbered on from leader to leader, since VMs read on from where they are.
+   */
+  private resume(): void {
+    this.tableWritten = 0;
+    const key = this.keys.of(KEY_TABLE_NEXT, 0);
+    if (sharedData(key.ptr, key.length) != STATUS_OK || resultBytes != TABLE_NEXT_BYTES) return;
+    this.tableWritten = load<u64>(resultPtr);
+    if (load<u64>(resultPtr, 24) != this.poolHash) return;
+    this.epoch = load<u64>(resultPtr, 8);
+    this.sequence = load<u64>(resultPtr, 16);
+  }
+
+  private tellProgress(): void {
+    store<u64>(progress, this.tableWritten);
+    store<u64>(progress, this.epoch, 8);
+    store<u64>(progress, this.sequence, 16);
+    store<u64>(progress, this.poolHash, 24);
+    this.put(KEY_TABLE_NEXT, 0, progress, TABLE_NEXT_BYTES);
   }
 
   private keepLease(nowMs: f64): void {
@@ -216,7 +261,8 @@ export class Leader {
       this.hasCall = false;
       this.failures = 0;
       this.nextMs = nowMs;
-      this.tableWritten = this.tableNumber();
+      // Begun with the next report, from where the leader before stood.
+      this.beginPool(0);
       this.outcomes.begin();
     }
     if (had && !has) this.exchange.outbox.clear();
@@ -227,10 +273,13 @@ export class Leader {
     if (this.poolHash != settings.poolHash) this.beginPool(settings.poolHash);
     if (this.hasCall && nowMs - this.calledMs > CALL_LOST_MS) this.failed(nowMs, 0);
     if (this.hasCall || nowMs < this.nextMs) return;
+    this.readWant();
     const isTable = this.tablePod < podSlots();
     const flags = (this.wantsSnapshot ? FLAG_WANT_SNAPSHOT : 0) | (isTable ? FLAG_TABLE : 0);
     if (nowMs - this.outcomesMs >= OUTCOMES_MS) this.outcomes.collect();
     frameBegin(region, REPORT_BYTES, KIND_REPORT, this.epoch, this.sequence, this.poolHash, settings.version, flags);
+    if (this.sendsEndpoints) this.writeEndpoints();
+    this.sendsEndpoints = false;
     this.writeLoads();
     const first = this.exchange.outbox.first;
     if (isTable) this.writeTable();
@@ -249,6 +298,30 @@ export class Leader {
     this.hasCall = true;
     this.callId = <u32>resultNumber;
     this.calledMs = nowMs;
+  }
+
+  /** The pods as they came, which are in shared data: a control plane that is new takes over their ids and what was learned of them. */
+  private writeEndpoints(): void {
+    const key = this.keys.of(KEY_POOL, 0);
+    if (sharedData(key.ptr, key.length) != STATUS_OK || frameCheck(resultPtr, <u32>resultBytes) != FRAME_OK) return;
+    if (framePool() != this.poolHash) return;
+    for (let i: u32 = 0; i < endpointCount(); i++) {
+      const started = endpointStartedSeconds(i);
+      const capacity = endpointCapacityTokens(i);
+      const weight = endpointWeight(i);
+      if (
+        !writeEndpoint(
+          endpointPodId(i),
+          endpointPort(i),
+          endpointFlags(i),
+          endpointAddress(i),
+          weight,
+          capacity,
+          started,
+        )
+      )
+        return;
+    }
   }
 
   private writeLoads(): void {
@@ -305,6 +378,7 @@ export class Leader {
   }
 
   private failed(nowMs: f64, status: u32): void {
+    this.sendsEndpoints = true;
     this.backOff(nowMs);
     this.counters.countSyncFailed(this.failures, status);
   }
@@ -335,6 +409,7 @@ export class Leader {
       return true;
     }
     const error = this.take(<u32>resultNumber);
+    this.tellProgress();
     if (error != FRAME_OK) {
       this.counters.countSyncRejected(error);
       this.backOff(nowMs);
@@ -385,17 +460,9 @@ export class Leader {
       if (isLast) this.wantsSnapshot = false;
       this.put(KEY_TABLE, <u32>(this.tableWritten % TABLE_RING), frame, bytes);
       this.tableWritten++;
-      store<u64>(tableNext, this.tableWritten);
-      this.put(KEY_TABLE_NEXT, 0, tableNext, 8);
     }
     if (frameHas(SECTION_METRICS)) this.put(KEY_METRICS, 0, frame, bytes);
     if (frameHas(SECTION_POOL)) this.put(KEY_POOL, 0, frame, bytes);
-  }
-
-  /** The number of the next frame of touches. It goes on from leader to leader, since VMs read on from where they are. */
-  private tableNumber(): u64 {
-    const key = this.keys.of(KEY_TABLE_NEXT, 0);
-    return sharedData(key.ptr, key.length) == STATUS_OK && resultBytes == 8 ? load<u64>(resultPtr) : 0;
   }
 
   private put(kind: u8, index: u32, ptr: usize, bytes: u32): void {
@@ -403,7 +470,10 @@ export class Leader {
     sharedDataSet(key.ptr, key.length, ptr, bytes);
   }
 
-  /** Requests in flight of each pod, over all workers: set, not added up, so that a worker that died leaves no rest. */
+  /**
+   * Requests in flight of each pod, over all workers: set, not added up, so that a worker that died leaves no rest. The leader does; but when a
+   * pod goes each VM says so, since the leader may go with it.
+   */
   private recordGauges(): void {
     for (let pod: u32 = 0; pod < podSlots(); pod++) {
       const id = podInPool(pod, this.pool) ? podId(pod) : 0;
@@ -412,7 +482,7 @@ export class Leader {
         this.gaugeIds[pod] = id;
         if (id != 0) this.gauges[pod] = this.counters.podGauge(podAddressPtr(pod), podAddressBytes(pod));
       }
-      if (id == 0) continue;
+      if (id == 0 || !this.claim.held) continue;
       let inFlight = loadOwnN(pod);
       for (let source = 0; source < SEGMENTS_MAX; source++) inFlight += loadForeignN(source, pod);
       this.counters.setGauge(this.gauges[pod], <u64>inFlight);

@@ -135,7 +135,10 @@ export class Plugin {
     const discovers = now - this.discoveredMs >= DISCOVER_MS;
     if (discovers) this.discoveredMs = now;
     poolCapacityRefresh(this.pool);
+    const secrets = this.settings.secrets;
     this.settings.read(now);
+    // What waits to be told has keys of the secret before.
+    if (this.settings.secrets != secrets) this.exchange.outbox.clear();
     this.exchange.keepSegment(now);
     this.exchange.readSiblings(now, discovers);
     this.exchange.publishHead(now);

@@ -10,7 +10,9 @@ import {
   frameBytesPerToken,
   frameCheck,
   frameCount,
+  frameFlags,
   frameHas,
+  frameKind,
   frameMode,
   framePolicy,
   framePool,
@@ -23,16 +25,21 @@ import {
   loadInFlight,
   loadPodId,
   loadPrefillTokens,
+  loadSlowness,
   loadUsedTokens,
   metricsAgeMs,
   metricsFlags,
   metricsKvUsage,
   metricsPodId,
   metricsRunning,
+  metricsTtftMs,
+  metricsTtftRequests,
   metricsWaiting,
   touchCount,
   touchesNext,
+  FLAG_MORE,
   FRAME_OK,
+  KIND_SNAPSHOT,
   METRICS_KV_USAGE,
   METRICS_RUNNING,
   METRICS_STALE,
@@ -44,13 +51,13 @@ import {
   SECTION_POOL,
 } from './engine/frame';
 import { SOURCE_GATEWAYS, TABLE_RING, TABLE_TICK_KEYS } from './engine/limits';
-import { loadForeignAge, loadForeignSet, loadMetrics } from './engine/load';
-import { poolBytesPerTokenSet, poolPolicySet } from './engine/pool';
+import { loadForeignAge, loadForeignSet, loadMetrics, loadSlownessLearn } from './engine/load';
+import { poolBytesPerTokenSet, poolPolicySet, poolUncachedTokens } from './engine/pool';
 import { residencyPodClear } from './engine/residency';
 import { scanPoolSet } from './engine/scan';
-import { Keyspace, KEY_METRICS, KEY_POOL, KEY_TABLE, KEY_TABLE_NEXT } from './keyspace';
+import { Keyspace, KEY_METRICS, KEY_POOL, KEY_TABLE, KEY_TABLE_NEXT, KEY_WANT, TABLE_NEXT_BYTES } from './keyspace';
 import { podInPool, podOfId, podsApply, podSlots } from './pods';
-import { resultBytes, resultCas, resultPtr, sharedData } from './proxy-wasm/host';
+import { resultBytes, resultCas, resultPtr, sharedData, sharedDataSet } from './proxy-wasm/host';
 import { STATUS_OK } from './proxy-wasm/status';
 import { applyTouch } from './touches';
 
@@ -58,6 +65,12 @@ import { applyTouch } from './touches';
 const SYNC_INTERVAL_MS: u32 = 50;
 const MODE_OFF: u32 = 0;
 const MODE_ACTIVE: u32 = 2;
+/** A VM that has just come steers without a table when none has come for so long after the settings. */
+const TABLE_WAIT_MS: f64 = 2000;
+/** Below so many tokens of prefill a time to first token is mostly other things. */
+const TTFT_TOKENS_MIN: f64 = 500;
+
+const wanted: usize = memory.data(8, 8);
 
 export class Settings {
   version: u32 = 0;
@@ -76,6 +89,13 @@ export class Settings {
   /** Records of the frame at hand that were applied at earlier ticks. */
   private tableRecords: u32 = 0;
   private isTableKnown: bool = false;
+  /** Whether a table that was asked for has been read, or does not come; frames before `joinedAt` were there before this VM was. */
+  private hasTable: bool = false;
+  private hasJoined: bool = false;
+  private joinedAt: u64 = 0;
+  private settledMs: f64 = 0;
+  /** How often a new secret has come instead of another. */
+  secrets: u32 = 0;
 
   constructor(
     private keys: Keyspace,
@@ -91,6 +111,11 @@ export class Settings {
     return this.mode == MODE_OFF;
   }
 
+  /** Nothing is picked yet: this VM has just come and does not know who holds what. */
+  get awaitsTable(): bool {
+    return !this.hasTable;
+  }
+
   /** Picks steer. In shadow mode they are made and counted only. */
   get isActive(): bool {
     return this.mode == MODE_ACTIVE;
@@ -98,11 +123,16 @@ export class Settings {
 
   /** Takes over whatever changed in shared data since the last call. */
   read(nowMs: f64): void {
+    if (!this.hasJoined) {
+      this.hasJoined = true;
+      this.joinedAt = this.tableNext();
+    }
     if (this.changed(KEY_POOL, this.poolCas)) {
       this.poolCas = resultCas;
       if (this.isOurs()) this.applyPool(nowMs);
     }
     if (this.version == 0) return;
+    if (!this.hasTable && Math.abs(nowMs - this.settledMs) > TABLE_WAIT_MS) this.hasTable = true;
     if (this.changed(KEY_METRICS, this.metricsCas)) {
       this.metricsCas = resultCas;
       if (this.isOurs()) {
@@ -125,6 +155,7 @@ export class Settings {
 
   private applyPool(nowMs: f64): void {
     if (!frameHas(SECTION_POOL)) return;
+    if (this.version == 0) this.settledMs = nowMs;
     this.version = frameSettingsVersion();
     this.mode = frameMode();
     this.policy = framePolicy();
@@ -143,6 +174,7 @@ export class Settings {
   private applySecret(secret: usize, nowMs: f64): void {
     if (this.hasSecret && memory.compare(this.secret, secret, SECRET_BYTES) == 0) return;
     if (this.hasSecret) {
+      this.secrets++;
       for (let pod: u32 = 0; pod < podSlots(); pod++) {
         if (podInPool(pod, this.pool)) residencyPodClear(pod, nowMs);
       }
@@ -162,6 +194,11 @@ export class Settings {
       const waiting = flags & METRICS_WAITING ? <f64>metricsWaiting(i) : -1;
       const kvUsage = flags & METRICS_KV_USAGE ? <f64>metricsKvUsage(i) : -1;
       loadMetrics(pod, running, waiting, kvUsage, nowMs - <f64>metricsAgeMs(i));
+      // Where no answer is streamed, nobody but the engine sees a first token. What it had to compute before is known on average.
+      const tokens = poolUncachedTokens(this.pool);
+      if (metricsTtftRequests(i) > 0 && tokens >= TTFT_TOKENS_MIN) {
+        loadSlownessLearn(pod, <f64>metricsTtftMs(i) / 1000 / tokens);
+      }
     }
   }
 
@@ -176,6 +213,7 @@ export class Settings {
       const pod = podOfId(this.pool, loadPodId(i));
       if (pod < 0) continue;
       loadForeignSet(this.source, pod, loadInFlight(i), loadPrefillTokens(i), loadUsedTokens(i));
+      loadSlownessLearn(pod, loadSlowness(i));
       if (loadInFlight(i) > 0) ageMs = max(ageMs, <f64>loadAgeMs(i));
     }
     this.loadMs = nowMs - ageMs;
@@ -183,9 +221,8 @@ export class Settings {
 
   /** A snapshot is applied over several ticks: all of it at once would keep every request of this worker waiting. */
   private readTable(nowMs: f64): void {
-    const head = this.keys.of(KEY_TABLE_NEXT, 0);
-    if (sharedData(head.ptr, head.length) != STATUS_OK || resultBytes != 8) return;
-    const next = load<u64>(resultPtr);
+    const next = this.tableNext();
+    if (next == 0) return;
     if (!this.isTableKnown || next < this.tableRead) {
       this.isTableKnown = true;
       this.tableRead = next > TABLE_RING ? next - TABLE_RING : 0;
@@ -194,6 +231,7 @@ export class Settings {
     if (next - this.tableRead > TABLE_RING) {
       this.counters.countLost(<u32>(next - this.tableRead - TABLE_RING));
       this.tableRead = next - TABLE_RING;
+      this.askForTable(nowMs);
       this.tableRecords = 0;
     }
     let keys: u32 = 0;
@@ -209,9 +247,25 @@ export class Settings {
         keys += touchCount();
         applyTouch(this.pool, nowMs);
       }
+      if (isThere && this.tableRead >= this.joinedAt && frameKind() == KIND_SNAPSHOT && !(frameFlags() & FLAG_MORE))
+        this.hasTable = true;
       this.tableRecords = 0;
       this.tableRead++;
     }
+  }
+
+  /** The number of the next frame of touches, 0 when there was none. */
+  private tableNext(): u64 {
+    const head = this.keys.of(KEY_TABLE_NEXT, 0);
+    if (sharedData(head.ptr, head.length) != STATUS_OK || resultBytes != TABLE_NEXT_BYTES) return 0;
+    return load<u64>(resultPtr);
+  }
+
+  /** Touches were overwritten before this VM read them: the leader asks for all of the table. */
+  private askForTable(nowMs: f64): void {
+    const key = this.keys.of(KEY_WANT, 0);
+    store<f64>(wanted, nowMs);
+    sharedDataSet(key.ptr, key.length, wanted, 8);
   }
 
   /** Another pool, after a configuration change: everything begins anew. */
@@ -223,6 +277,8 @@ export class Settings {
     this.poolCas = 0;
     this.metricsCas = 0;
     this.isTableKnown = false;
+    this.hasTable = false;
+    this.hasJoined = false;
     this.hasSecret = false;
     secretClear(this.pool);
   }

@@ -252,7 +252,8 @@ function decide(slot: i32, plugin: Plugin): void {
   promptBytes[slot] = prompt;
   if (reasons[slot] != REASON_NONE) plugin.counters.countFallback(reasons[slot]);
   residencyLookup(plugin.pool, chainKeys(), chainEnds(), keys);
-  const picked = policyPick(plugin.pool, plugin.settings.policy, prompt, keys > 0 ? chainKeys()[0] : 0, now);
+  const first = keys > 0 ? chainKeys()[0] : 0;
+  const picked = plugin.settings.awaitsTable ? 0 : policyPick(plugin.pool, plugin.settings.policy, prompt, first, now);
   if (picked == 0) {
     plugin.counters.countUnpicked();
   } else {
@@ -439,13 +440,12 @@ function learn(slot: i32, plugin: Plugin): void {
   if (!(flags[slot] & ANSWERED) || flags[slot] & FAILED || reasons[slot] != REASON_NONE) return;
   const prompt = usagePromptTokens(slot);
   if (prompt <= 0 || promptBytes[slot] == 0) return;
-  const outcomes = plugin.outcomes;
-  outcomes.addPrompt(pods[slot], kinds[slot], promptBytes[slot], prompt);
+  plugin.outcomes.addPrompt(pods[slot], kinds[slot], promptBytes[slot], prompt);
   poolObservePrompt(plugin.pool, promptBytes[slot], prompt);
   const output = usageCompletionTokens(slot);
   if (output >= 0) {
     poolObserveOutput(plugin.pool, output);
-    outcomes.add(pods[slot], OUTCOME_COMPLETION_TOKENS, output);
+    plugin.outcomes.add(pods[slot], OUTCOME_COMPLETION_TOKENS, output);
   }
   const cached = usageCachedTokens(slot);
   // Nothing was believed of a pod that was not picked. Of several prompts, engines tell the cache of the last one only.
@@ -455,7 +455,7 @@ function learn(slot: i32, plugin: Plugin): void {
   const predicted = <f64>matchedBytes[slot] * ratio;
   plugin.counters.countUsage(prompt, cached, <u32>Math.round(predicted));
   const queued = aheadTokens[slot] - uncached[slot];
-  outcomes.addCached(pods[slot], kinds[slot], predicted, cached, <f64>edgeBytes[slot] * ratio, queued);
+  plugin.outcomes.addCached(pods[slot], kinds[slot], predicted, cached, <f64>edgeBytes[slot] * ratio, queued);
 }
 
 /** The context goes away. */

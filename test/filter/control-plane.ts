@@ -74,7 +74,7 @@ export class FakeControlPlane {
     // The touches of a whole table are not numbered.
     const numbered = frame.flags.includes('table') ? 0 : (frame.touches?.length ?? 0);
     const answer = this.frames.encode({
-      kind: 'delta',
+      kind: wantsSnapshot ? 'snapshot' : 'delta',
       epoch: this.epoch,
       sequence: BigInt(this.reports.length),
       poolHash: frame.poolHash,

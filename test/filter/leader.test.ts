@@ -92,6 +92,113 @@ test('all that a new leader brings at once is read by VMs that read from the old
   expect([podOf(gateway, 1), podOf(gateway, 2)]).toEqual(['10.0.0.3:8000', '10.0.0.3:8000']);
 });
 
+test('a new leader goes on where the one before stood, so that a control plane that starts meanwhile is told the table', async () => {
+  const gateway = (await Gateway.start({ workers: 2 })).settle(1000);
+  for (let i = 0; i < 5; i++) gateway.answer(gateway.request(i % 2, chat(words(`t${i}`, 3000), 'x')));
+  gateway.settle();
+  const held = new Set(gateway.plane.touched().flatMap((touch) => [...touch.keys]));
+  const before = gateway.reports.at(-1)!;
+  // Leader and control plane go together.
+  gateway.answers = false;
+  gateway.roots[0]!.tick(0);
+  gateway.settle(3000);
+  gateway.reports.length = 0;
+  gateway.plane.epoch = 8n;
+  gateway.plane.wantsTable = true;
+  gateway.answers = true;
+  gateway.settle(1500);
+  const [first] = gateway.reports;
+  expect(first!.gateway!.incarnation).not.toBe(before.gateway!.incarnation);
+  expect(first).toMatchObject({ epoch: 7n, sequence: before.sequence + 1n });
+  expect(first!.endpoints).toEqual(gateway.endpoints);
+  const table = gateway.reports.filter((report) => report.flags.includes('table'));
+  const sent = table.flatMap((report) => (report.touches ?? []).flatMap((touch) => [...touch.keys]));
+  expect(new Set(sent)).toEqual(held);
+  expect(gateway.reports.at(-1)).toMatchObject({ epoch: 8n, flags: [] });
+  expect(gateway.reports.at(-1)!.endpoints).toBeUndefined();
+});
+
+test('a gateway that starts steers nothing before it has the table, and a VM that starts later neither', async () => {
+  const gateway = await Gateway.start({ workers: 1 });
+  const { nowMs } = gateway.host;
+  // The table that is wanted comes last of a snapshot that takes many ticks to apply.
+  const large = Array.from({ length: 10 }, (_, i) => filler(nowMs, i * 8000, 8000));
+  gateway.plane.table = [...large, await touchOfPodThree(nowMs)];
+  let steered: string[] = [];
+  for (let tick = 0; tick < 100 && steered.length === 0; tick++) {
+    gateway.host.advance(5);
+    const stream = gateway.request(0, chat(SYSTEM, 'x'));
+    steered = gateway.picks(stream);
+    stream.finish();
+  }
+  expect(steered[0]).toBe('10.0.0.3:8000');
+
+  gateway.addWorker('late');
+  steered = [];
+  let unsteered = 0;
+  for (let tick = 0; tick < 200 && steered.length === 0; tick++, unsteered++) {
+    gateway.host.advance(5);
+    const stream = gateway.request(1, chat(SYSTEM, 'y'));
+    steered = gateway.picks(stream);
+    stream.finish();
+  }
+  expect(unsteered).toBeGreaterThan(2);
+  expect(steered[0]).toBe('10.0.0.3:8000');
+
+  // Where no table comes, it goes without.
+  gateway.answers = false;
+  gateway.addWorker('alone');
+  gateway.settle(2500);
+  expect(gateway.picks(gateway.request(2, chat(SYSTEM, 'z')))).toHaveLength(3);
+});
+
+test('a VM that missed touches asks for the table', async () => {
+  const gateway = (await Gateway.start({ workers: 2 })).settle(1000);
+  gateway.roots[1]!.tick(0);
+  for (let i = 0; i < 70; i++) {
+    gateway.plane.touches = [filler(gateway.host.nowMs, i * 10, 1)];
+    gateway.settle(50);
+  }
+  gateway.plane.table = [await touchOfPodThree(gateway.host.nowMs)];
+  gateway.reports.length = 0;
+  gateway.roots[1]!.tick(5);
+  gateway.settle(1000);
+  expect(gateway.reports.some((report) => report.flags.includes('wantSnapshot'))).toBe(true);
+  expect(podOf(gateway, 1)).toBe('10.0.0.3:8000');
+});
+
+test('a new secret lets go of touches that wait to be told', async () => {
+  const gateway = (await Gateway.start()).settle();
+  gateway.reports.length = 0;
+  const { plane } = gateway;
+  gateway.change(() => (plane.secret = Uint8Array.from({ length: 32 }, (_, i) => 99 - i)));
+  // The touches wait until the answer with the new secret has come, and go with it.
+  gateway.settle(40);
+  gateway.answer(gateway.request(0, chat(SYSTEM, 'x')));
+  const spoil = plane.spoil;
+  gateway.settle(1000);
+  plane.spoil = spoil;
+  const old = plane.touched().length;
+  gateway.answer(gateway.request(0, chat(SYSTEM, 'x')));
+  gateway.settle(300);
+  expect(plane.touched().length - old).toBe(2);
+});
+
+test('the gauge of a pod that goes together with the leader goes to zero', async () => {
+  const gateway = (await Gateway.start({ workers: 3 })).settle(1000);
+  const streams = Array.from({ length: 8 }, (_, i) => gateway.request(1, chat(words(`g${i}`, 2000), 'x')));
+  gateway.settle();
+  expect(gateway.inFlight().every((n) => n > 0)).toBe(true);
+  const gauge = 'warmpath_in_flight.pool.pool.pod.10_0_0_4_8000';
+  gateway.change((plane) => plane.endpoints.pop());
+  // The leader's own thread stops as soon as it has passed the settings on.
+  gateway.settle(55);
+  gateway.roots[0]!.tick(0);
+  gateway.settle(3000);
+  expect(gateway.metric(gauge)).toBe(0);
+  for (const stream of streams) stream.finish();
+});
+
 test('another pool is begun anew: nothing of the old one is said to the control plane', async () => {
   const gateway = (await Gateway.start()).settle();
   gateway.answers = false;
@@ -198,7 +305,7 @@ test.each([
   expect(told[0]!.endsWith(message)).toBe(true);
 });
 
-test('touches that a control plane away for long will never hear of are counted', async () => {
+test('of the touches that a control plane away for long cannot be told the oldest go, and are counted', async () => {
   const gateway = (await Gateway.start()).settle();
   gateway.answers = false;
   const untold = (): number => gateway.metric('warmpath_untold_touches_total.pool.pool');
@@ -206,10 +313,12 @@ test('touches that a control plane away for long will never hear of are counted'
   for (; sent < 2000 && untold() === 0; sent++) {
     gateway.answer(gateway.request(0, chat(words(`t${sent}-`, 60_000), 'x')));
   }
-  expect(untold()).toBe(1);
+  const newest = gateway.host.nowMs;
   gateway.reports.length = 0;
   gateway.answers = true;
   gateway.settle(3000);
   // A request is told of twice: when it is picked for and when it has ended.
-  expect(gateway.plane.touched()).toHaveLength(sent * 2 - 1);
+  expect(untold()).toBeGreaterThan(1);
+  expect(gateway.plane.touched()).toHaveLength(sent * 2 - untold());
+  expect(gateway.plane.touched().at(-1)!.timeMs).toBe(newest);
 });
