@@ -161,7 +161,7 @@ const run = (...args: string[]): Promise<{ code: number; stdout: string; stderr:
     const given = ['--gateway', 'llm/inference-gateway', '--pool', 'llm/vllm', '--kubeconfig', kubeconfig];
     execFile(
       process.execPath,
-      ['bin/warmpath.mjs', 'check', ...given, ...args],
+      ['images/start.mjs', 'check', ...given, ...args],
       { cwd: root },
       (error, stdout, stderr) => resolve({ code: typeof error?.code === 'number' ? error.code : 0, stdout, stderr }),
     );

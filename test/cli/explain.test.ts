@@ -19,7 +19,7 @@ interface Result {
 }
 const explain = (...args: string[]): Promise<Result> =>
   new Promise((resolve) => {
-    execFile(process.execPath, ['bin/warmpath.mjs', 'explain', ...args], { cwd: root }, (error, stdout, stderr) =>
+    execFile(process.execPath, ['images/start.mjs', 'explain', ...args], { cwd: root }, (error, stdout, stderr) =>
       resolve({ code: typeof error?.code === 'number' ? error.code : 0, stdout, stderr }),
     );
   });

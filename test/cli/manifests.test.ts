@@ -21,7 +21,7 @@ interface Result {
 }
 const manifests = (...args: string[]): Promise<Result> =>
   new Promise((resolve) => {
-    execFile(process.execPath, ['bin/warmpath.mjs', 'manifests', ...args], { cwd: root }, (error, stdout, stderr) =>
+    execFile(process.execPath, ['images/start.mjs', 'manifests', ...args], { cwd: root }, (error, stdout, stderr) =>
       resolve({ code: typeof error?.code === 'number' ? error.code : 0, stdout, stderr }),
     );
   });

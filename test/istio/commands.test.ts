@@ -32,7 +32,7 @@ describe('docs/INSTALL.md', () => {
     const line = printing[attachModes.indexOf(attach)]!;
     expect(line).toMatch(/ > warmpath\.yaml$/);
     const args = wordsOf(line.replace(/ > .*$/, '').replace('MANIFEST_SHA256', digest)).slice(2);
-    const text = execFileSync(process.execPath, ['bin/warmpath.mjs', ...args], { cwd: root, encoding: 'utf8' });
+    const text = execFileSync(process.execPath, ['images/start.mjs', ...args], { cwd: root, encoding: 'utf8' });
     expect(sorted(documentsOf(text))).toEqual(sorted(objectsOf(attach)));
   });
 

@@ -23,10 +23,10 @@ interface Ended {
   stdout: string;
   stderr: string;
 }
-/** Runs a line of a document as it stands there; npx is the command of this checkout. */
+/** Runs a line of a document as it stands there; npx is this checkout's command, without its set-up. */
 function sh(line: string): Ended {
   const own = line
-    .replace(/^npx warmpath/, `${process.execPath} bin/warmpath.mjs`)
+    .replace(/^npx warmpath/, `${process.execPath} images/start.mjs`)
     .replaceAll('warmpath.yaml', file)
     .replace('MANIFEST_SHA256', 'a'.repeat(64));
   const { status, stdout, stderr } = spawnSync('sh', ['-c', own], {
