@@ -158,6 +158,32 @@ test('a pool takes so many gateways and no more', () => {
   expect([gateways.list().length, gateways.hasRoomFor('another')]).toEqual([0, true]);
 });
 
+test('two lives of a gateway that report in turn again and again are two gateways with one name, told once', () => {
+  const gateways = new Gateways(0);
+  const found: number[] = [];
+  for (let i = 0; i < 100; i++) {
+    const { gateway } = gateways.meet('gw', i % 2 === 0 ? 1n : 2n, i * 50);
+    if (gateways.isDoubled(gateway, i * 50)) found.push(i);
+  }
+  expect(found).toEqual([LIMITS.gatewayTurns]);
+  // A filter that is replaced changes its leader a few times.
+  const replaced = new Gateways(0);
+  for (let i = 0; i < 100; i++) {
+    const { gateway } = replaced.meet('gw', i % 20 < 10 ? 1n : 2n, i * 100);
+    expect(replaced.isDoubled(gateway, i * 100)).toBe(false);
+  }
+});
+
+test('a gateway that reports every 20 s is not silent between its reports', () => {
+  const gateways = new Gateways(0);
+  const { gateway } = gateways.meet('slow', 1n, 0);
+  gateways.meet('slow', 1n, 20_000);
+  expect([39_000, 79_000, 81_000].map((nowMs) => gateways.isLive(gateway, nowMs))).toEqual([true, true, false]);
+  const { gateway: fast } = gateways.meet('fast', 1n, 0);
+  gateways.meet('fast', 1n, 50);
+  expect([5_000, 5_051].map((nowMs) => gateways.isLive(fast, nowMs))).toEqual([true, false]);
+});
+
 describe('the log of touches', () => {
   const chunk = (bytes: number): TouchChunk => ({ bytes: new Uint8Array(bytes), records: 1, keys: 1 });
 

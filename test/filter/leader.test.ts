@@ -168,20 +168,25 @@ test('a VM that missed touches asks for the table', async () => {
 });
 
 test('a new secret lets go of touches that wait to be told', async () => {
-  const gateway = (await Gateway.start()).settle();
-  gateway.reports.length = 0;
-  const { plane } = gateway;
-  gateway.change(() => (plane.secret = Uint8Array.from({ length: 32 }, (_, i) => 99 - i)));
-  // The touches wait until the answer with the new secret has come, and go with it.
-  gateway.settle(40);
-  gateway.answer(gateway.request(0, chat(SYSTEM, 'x')));
-  const spoil = plane.spoil;
-  gateway.settle(1000);
-  plane.spoil = spoil;
-  const old = plane.touched().length;
-  gateway.answer(gateway.request(0, chat(SYSTEM, 'x')));
-  gateway.settle(300);
-  expect(plane.touched().length - old).toBe(2);
+  const touchedAfter = async (isNew: boolean): Promise<number> => {
+    const gateway = (await Gateway.start()).settle();
+    const { host, plane } = gateway;
+    const { onCall } = host;
+    host.onCall = () => undefined;
+    gateway.settle(60);
+    // A report is under way: what is touched now waits for the next one.
+    gateway.answer(gateway.request(0, chat(SYSTEM, 'x')));
+    if (isNew) gateway.change(() => (plane.secret = Uint8Array.from({ length: 32 }, (_, i) => 99 - i)));
+    const [call] = host.calls;
+    call!.answer({ body: plane.answer(call!.body) });
+    plane.reports.length = 0;
+    host.onCall = onCall;
+    host.advance(5);
+    gateway.settle(500);
+    return plane.touched().length;
+  };
+  expect(await touchedAfter(false)).toBe(2);
+  expect(await touchedAfter(true)).toBe(0);
 });
 
 test('the gauge of a pod that goes together with the leader goes to zero', async () => {
@@ -197,6 +202,32 @@ test('the gauge of a pod that goes together with the leader goes to zero', async
   gateway.settle(3000);
   expect(gateway.metric(gauge)).toBe(0);
   for (const stream of streams) stream.finish();
+});
+
+test("a pod's slowness comes from other gateways or, where no first token is seen, from its engine", async () => {
+  const gateway = (await Gateway.start()).settle();
+  // What is not streamed shows no first token; 2,000 tokens are to be computed for each.
+  for (let i = 0; i < 4; i++) {
+    gateway.answer(gateway.request(0, chat(words(`n${i}`, 8000), 'x', { stream: false })), { sse: false });
+  }
+  const { frames } = gateway.plane;
+  const none = { running: 0, waiting: 0, kvUsage: 0, ageMs: 10, stale: false, ttftMs: 0, ttftRequests: 0 };
+  gateway.plane.spoil = (body) => {
+    const { epoch, sequence, poolHash, settingsVersion } = frames.decode(body).frame;
+    const head = { kind: 'delta', epoch, sequence, poolHash, settingsVersion, flags: [] } as const;
+    const load = [{ podId: 1, inFlight: 1, prefillTokens: 0, usedTokens: 0, ageMs: 5, slowness: 0.25 }];
+    const metrics = [
+      { ...none, podId: 2, ttftMs: 1000, ttftRequests: 5 },
+      { ...none, podId: 3 },
+    ];
+    return Buffer.concat([body, frames.encode({ ...head, flags: [], load, metrics })]);
+  };
+  gateway.settle();
+  const slowness = gateway.reports.at(-1)!.load!.map((load) => load.slowness);
+  expect(slowness[0]).toBe(0.25);
+  expect(slowness[1]).toBeGreaterThan(1 / 2200);
+  expect(slowness[1]).toBeLessThan(1 / 1800);
+  expect(slowness.slice(2)).toEqual([0, 0]);
 });
 
 test('another pool is begun anew: nothing of the old one is said to the control plane', async () => {
