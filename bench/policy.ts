@@ -1,12 +1,12 @@
 // A pick: lookup of a prompt of 256 keys, costs, and the choice, for 4, 64 and 1,000 pods under load, by each policy.
 //
 //   node bench/policy.ts [--json] [--tiny]
+import { POLICY_CODES } from '../control-plane/engine/frames.ts';
 import { Table } from '../control-plane/engine/table.ts';
 import { main, type Case } from './measure.ts';
 
 const KEYS = 256;
 const BLOCK_BYTES = 256;
-const POLICIES = ['prefill-cost', 'least-request', 'round-robin', 'first-block-hash'] as const;
 
 export async function policyCases(tiny: boolean): Promise<Case[]> {
   const cases: Case[] = [];
@@ -31,7 +31,7 @@ export async function policyCases(tiny: boolean): Promise<Case[]> {
     const memory = table.engine.exports.memory.buffer;
     new BigUint64Array(memory, keysAt, KEYS).set(keys);
     new Uint32Array(memory, endsAt, KEYS).set(weights.map((_, i) => (i + 1) * BLOCK_BYTES));
-    for (const [policy, name] of POLICIES.entries()) {
+    for (const [name, policy] of Object.entries(POLICY_CODES)) {
       cases.push({
         name: `pick by ${name}, ${pods} pods, lookup of 256 keys included`,
         operations: 2000,

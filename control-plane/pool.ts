@@ -4,7 +4,7 @@ import type { PoolSettings } from './annotations.ts';
 import { CAPACITY_TOKENS_UNKNOWN, LearnedCapacity } from './capacity.ts';
 import type { Clock } from './clock.ts';
 import type { EndpointConfig, PoolConfig } from './config.ts';
-import { POLICIES } from './engine/frames.ts';
+import { POLICY_CODES } from './engine/frames.ts';
 import type { EndpointRecord, MetricsRecord, PolicyName, PoolRecord } from './engine/frames.ts';
 import type { OutcomeRecord } from './engine/outcomes.ts';
 import { Gateways } from './gateways.ts';
@@ -202,7 +202,7 @@ export class Pool {
 
   settings(): PoolRecord {
     const { mode, toolsPosition, blockBytes, windowBytes, syncIntervalMs, weights } = this.#settings;
-    const policy = POLICIES.indexOf(this.policy);
+    const policy = POLICY_CODES[this.policy];
     const { bytesPerToken } = this;
     return { mode, policy, toolsPosition, blockBytes, windowBytes, syncIntervalMs, bytesPerToken, weights };
   }

@@ -30,6 +30,8 @@ import {
 } from './engine/frame';
 import { FRAME_BYTES_MAX, CHAIN_BLOCKS_MAX, RING_RECORDS, SEGMENTS_MAX } from './engine/limits';
 import { loadForeignSet, loadOwnN, loadOwnQ, loadOwnUsed, loadSlownessLearn, podSlowness } from './engine/load';
+import { poolBytesPerToken, poolOutputTokens } from './engine/pool';
+import { residencyTouchAnswer } from './engine/residency';
 import { Keyspace, KEY_CLAIM, KEY_HEAD, KEY_RING, KEY_WANT } from './keyspace';
 import { podId, podInPool, podOfId, podSlots } from './pods';
 import { resultBytes, resultCas, resultPtr, sharedData, sharedDataSet } from './proxy-wasm/host';
@@ -193,7 +195,23 @@ export class Exchange {
     this.publishRecord();
   }
 
-  /** Tells the siblings of a chain that they know already, by its deepest key: it is on another pod now, or has just ended there. */
+  /**
+   * Touches again what a request that is over has used, and its answer behind it, and tells the siblings. `tokens` is the
+   * answer's length; below 0 = the engine has not told it, and it counts as long as others.
+   */
+  publishAnswer(pod: u32, timeMs: f64, deepestKey: u64, tokens: i32): void {
+    const length = tokens >= 0 ? <f64>tokens : poolOutputTokens(this.pool);
+    const bytes = <u32>(length * poolBytesPerToken(this.pool));
+    const key = residencyTouchAnswer(pod, timeMs, deepestKey, bytes);
+    this.isDirty = true;
+    if (this.own < 0 && !this.collects) return;
+    frameBegin(region, REGION_BYTES, KIND_SEGMENT, this.nonce, this.ringNext, 0, 0, 0);
+    if (!writeTouch(podId(pod), 0, timeMs, deepestKey, 1)) return;
+    writeTouchKey(0, key, bytes);
+    this.publishRecord();
+  }
+
+  /** Tells the siblings of a chain that they know already, by its deepest key: it is on another pod now. */
   publishChain(pod: u32, timeMs: f64, deepestKey: u64): void {
     this.isDirty = true;
     if (deepestKey == 0 || (this.own < 0 && !this.collects)) return;

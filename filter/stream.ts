@@ -406,13 +406,13 @@ export function streamEnd(context: u32): void {
 }
 
 /**
- * An engine keeps the blocks of a request while it runs, and puts them at the newest end of its own LRU when it ends. So does the table: what
- * has just ended will be there longest (docs/decisions/0005).
+ * An engine keeps the blocks of a request while it runs, and puts them at the newest end of its own LRU when it ends, those of the answer
+ * included. So does the table: what has just ended will be there longest (docs/decisions/0005). An engine that does not tell the answer's
+ * length gave one as long as others.
  */
 function renew(slot: i32, plugin: Plugin, now: f64): void {
   if (deepestKeys[slot] == 0 || (flags[slot] & (ANSWERED | FAILED | REFUSED)) != ANSWERED) return;
-  residencyTouchChain(pods[slot], now, deepestKeys[slot]);
-  plugin.exchange.publishChain(pods[slot], now, deepestKeys[slot]);
+  plugin.exchange.publishAnswer(pods[slot], now, deepestKeys[slot], usageCompletionTokens(slot));
 }
 
 function judge(slot: i32, pod: i32): void {

@@ -9,6 +9,8 @@ import {
   touchWeights,
   TOUCH_CLEAR,
 } from './engine/frame';
+import { loadCold } from './engine/load';
+import { poolBytesPerToken } from './engine/pool';
 import { residencyPodClear, residencyTouchAt } from './engine/residency';
 import { podOfId } from './pods';
 
@@ -24,5 +26,7 @@ export function applyTouch(pool: u32, nowMs: f64): void {
     residencyPodClear(pod, timeMs);
     return;
   }
-  residencyTouchAt(pod, timeMs, touchParentKey(), touchKeys(), touchWeights(), touchCount());
+  const bytes = residencyTouchAt(pod, timeMs, touchParentKey(), touchKeys(), touchWeights(), touchCount());
+  // What stands behind a known block is a prompt's answer, which nobody prefills.
+  if (touchParentKey() == 0) loadCold(pod, <f64>bytes / poolBytesPerToken(pool), timeMs);
 }

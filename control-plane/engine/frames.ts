@@ -30,14 +30,26 @@ export type FrameFlag = keyof typeof FRAME_FLAGS;
 
 export const POOL_MODES = ['off', 'shadow', 'active'] as const;
 export type PoolMode = (typeof POOL_MODES)[number];
-export const POLICIES = ['prefill-cost', 'least-request', 'round-robin', 'first-block-hash'] as const;
-export type PolicyName = (typeof POLICIES)[number];
+/** Policies by their number on the wire. `prefill-cost-first` is for replays and tests; a gateway that is told so takes the default. */
+export const POLICY_CODES = {
+  'prefill-cost': 0,
+  'least-request': 1,
+  'round-robin': 2,
+  'first-block-hash': 3,
+  'prefill-cost-first': 4,
+} as const;
+export type EnginePolicy = keyof typeof POLICY_CODES;
+export type PolicyName = Exclude<EnginePolicy, 'prefill-cost-first'>;
+/** What a pool can be set to. */
+export const POLICIES = (Object.keys(POLICY_CODES) as EnginePolicy[]).filter(
+  (name): name is PolicyName => name !== 'prefill-cost-first',
+);
 export const TOOLS_POSITIONS = ['auto', 'after-system', 'first'] as const;
 export type ToolsPosition = (typeof TOOLS_POSITIONS)[number];
 
 export interface PoolRecord {
   mode: PoolMode;
-  /** Index into POLICIES; a receiver that does not know it takes the default. */
+  /** One of POLICY_CODES; a receiver that does not know it takes the default. */
   policy: number;
   toolsPosition: ToolsPosition;
   blockBytes: number;

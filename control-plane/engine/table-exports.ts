@@ -26,7 +26,15 @@ export interface TableExports {
   residencyExhausted(): bigint;
   residencyMisplaced(): bigint;
   residencyOrphans(): bigint;
-  residencyTouchAt(pod: number, timeMs: number, parentKey: bigint, keys: number, weights: number, count: number): void;
+  residencyTouchAt(
+    pod: number,
+    timeMs: number,
+    parentKey: bigint,
+    keys: number,
+    weights: number,
+    count: number,
+  ): number;
+  residencyTouchAnswer(pod: number, timeMs: number, deepestKey: bigint, bytes: number): bigint;
   residencyTouchChain(pod: number, timeMs: number, deepestKey: bigint): void;
   residencyLookupAt(pool: number, keys: number, ends: number, n: number): number;
   matchBytes(pod: number): number;
@@ -65,6 +73,9 @@ export interface TableExports {
   loadOwnN(pod: number): number;
   loadOwnQ(pod: number): number;
   loadOwnUsed(pod: number): number;
+  loadCold(pod: number, tokens: number, timeMs: number): void;
+  podCold(pod: number): number;
+  coldShare(nowMs: number): number;
   loadViolations(): bigint;
   loadObserveTtft(pod: number, ttftMs: number, w: number): void;
   loadSlownessLearn(pod: number, secondsPerToken: number): void;

@@ -28,6 +28,10 @@ export const LOAD_SOURCES_MAX: u32 = 72;
 export const PICKS_MAX: u32 = 3;
 // Metrics older than this say nothing any more.
 export const METRICS_FRESH_MS: f64 = 5000;
+// What was sent so shortly before metrics were read may not have been in the engine's count yet.
+export const METRICS_ARRIVAL_MS: f64 = 50;
+// Requests for which a tick asks metrics whether they have begun; each asks once of each metrics, the rest at the next tick.
+export const BEGUN_ASKS_PER_TICK: u32 = 64;
 // One scrape is told many times, and its time comes out differently by what the way took. What is newer by less is no other.
 export const METRICS_JITTER_MS: f64 = 50;
 // So many failures without a success between them make a pod one that fails. One alone may be the request's own fault, and
@@ -42,6 +46,11 @@ export const COOL_FORGET_MS: f64 = 120000;
 // sign of life meanwhile.
 export const SILENCE_MS_MIN: f64 = 1000;
 export const SILENCE_PREDICTIONS: f64 = 4;
+// The epoch of cold work (load-cold.ts) moves on when it is so many decay times away; a later time counts as late as this.
+export const COLD_EPOCH_TAUS_MAX: f64 = 16;
+// Prefixes whose regret is kept (regret.ts), a power of two, in sets of so many.
+export const REGRETS: u32 = 4096;
+export const REGRET_WAYS: u32 = 8;
 // Bytes per token: what is taken before anything is known, and what can be believed.
 export const BYTES_PER_TOKEN_DEFAULT: f64 = 4;
 export const BYTES_PER_TOKEN_MIN: f64 = 0.5;

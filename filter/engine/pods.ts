@@ -16,6 +16,7 @@ import {
 } from './load';
 import { poolBytesPerToken, poolsInit } from './pool';
 import { mix64, randomSeed, randomUnit } from './random';
+import { regretInit } from './regret';
 import {
   residencyInit,
   residencyPodAdd,
@@ -42,6 +43,7 @@ export function tableInit(pods: u32, nodes: u32, seed: u64): void {
   poolsInit();
   residencyInit(pods, nodes);
   loadInit();
+  regretInit();
   for (let i: u32 = 0; i < INDEX_SLOTS; i++) index[i] = 0;
   for (let pool: u32 = 0; pool < POOLS_MAX; pool++) appliedRatio[pool] = poolBytesPerToken(pool);
 }

@@ -5,6 +5,8 @@ export const POLICY_PREFILL_COST: u32 = 0;
 export const POLICY_LEAST_REQUEST: u32 = 1;
 export const POLICY_ROUND_ROBIN: u32 = 2;
 export const POLICY_FIRST_BLOCK_HASH: u32 = 3;
+/** For replays and tests only. */
+export const POLICY_PREFILL_COST_FIRST: u32 = 4;
 
 const EWMA: f64 = 0.02;
 // The default ratio counts like a first prompt of this many tokens.

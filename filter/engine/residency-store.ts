@@ -5,7 +5,7 @@
 //   entry  | key u64 | chain u32 | depth:13 bytes:19 | parent u64 | holders: one bit a pod, 64 a word |
 //   node   | time:48 pod:16 | entry u32 | older u32 | newer u32 | chain u32 |
 //   pod    | bytes u64 | capacity u64 | blocks u32 | oldest u32 | newest u32 | finger u32 |
-//          | sum of mixed keys u64 | cleared at u64 | pool u32 | 0 | edge u64 | edge key u64 |
+//          | sum of mixed keys u64 | cleared at u64 | pool u32 | reserve u32 | edge u64 | edge key u64 |
 //
 // A pod's edge is the newest place in its list (time:48, depth from deep to shallow:13; then key) that its capacity has cut
 // off. Later touches older than it are not let in, or what small gaps let in would depend on the order of arrival.
@@ -34,6 +34,7 @@ const DEPTH_MAX: u32 = CHAIN_BLOCKS_MAX - 1;
 const NODE_BYTES: usize = 24;
 const POD_BYTES: usize = 80;
 const FULLEST_EVERY: u32 = 64;
+const RESERVE_SHARE: f64 = 0.5;
 
 export let podsMax: u32 = 0;
 export let nodesMax: u32 = 0;
@@ -170,6 +171,12 @@ export function podCapacitySet(pod: u32, capacityBytes: u64): void {
   if (capacityBytes > podCapacity(pod)) edgeSet(pod, 0, 0);
   store<u64>(podAt(pod), capacityBytes, 8);
   podTrim(pod);
+}
+/** Sets how many bytes of a pod's capacity its requests in flight need for their answers; the next touch makes room. */
+export function podReserveSet(pod: u32, bytes: f64): void {
+  if (podPool(pod) == POOL_NONE) return;
+  const most = min(<f64>podCapacity(pod) * RESERVE_SHARE, <f64>u32.MAX_VALUE);
+  store<u32>(podAt(pod), <u32>min(bytes, most), 52);
 }
 /** Sets up an empty slot. */
 export function podOpen(pod: u32, pool: u32, capacityBytes: u64): void {
@@ -452,7 +459,7 @@ export function touchOne(pod: u32, time: u64, key: u64, parent: u64, weightBytes
 
 /** Evicts what no longer fits. A touch ends with it, and not before: what is oldest may begin the very prompt. */
 export function podTrim(pod: u32): void {
-  const capacity = podCapacity(pod);
+  const capacity = podCapacity(pod) - load<u32>(podAt(pod), 52);
   while (podBytes(pod) > capacity) {
     const oldest = podOldest(pod);
     const place = placeOf(nodeTime(oldest), entryDepth(nodeEntry(oldest)));

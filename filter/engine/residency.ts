@@ -61,6 +61,10 @@ const BATCH: u32 = 16;
 const WEIGHTS: bool = false;
 const ENDS: bool = true;
 const batch = memory.data(64, 16);
+const answer = memory.data(16, 8);
+const ANSWER: u64 = 0x616e73776572;
+/** The keys of the last lookup. */
+let lookedUp: usize = 0;
 
 // Pods.
 
@@ -211,9 +215,28 @@ export function residencyTouch(
   );
 }
 
-/** The same with the weight of each block, as a touch record of the wire carries it: `count` keys and weights. */
-export function residencyTouchAt(pod: u32, timeMs: f64, parentKey: u64, keys: usize, weights: usize, count: u32): void {
-  touch(pod, timeMs, parentKey, keys, weights, count, WEIGHTS, 0);
+/**
+ * The same with the weight of each block, as a touch record of the wire carries it: `count` keys and weights. Returns how
+ * many bytes of them the pod did not hold before.
+ */
+export function residencyTouchAt(pod: u32, timeMs: f64, parentKey: u64, keys: usize, weights: usize, count: u32): u32 {
+  return touch(pod, timeMs, parentKey, keys, weights, count, WEIGHTS, 0);
+}
+
+/**
+ * A request on a pod is over: what ends in `deepestKey` is touched again, and the answer behind it, which is in the engine's
+ * cache, too, and whose text nobody here has read, stands in the list as one block of so many bytes. Returns that block's
+ * key, by which no prompt will ask.
+ */
+export function residencyTouchAnswer(pod: u32, timeMs: f64, deepestKey: u64, bytes: u32): u64 {
+  const key = residencyAnswerKey(deepestKey);
+  store<u64>(answer, key);
+  store<u32>(answer, bytes, 8);
+  touch(pod, timeMs, deepestKey, answer, answer + 8, 1, WEIGHTS, 0);
+  return key;
+}
+function residencyAnswerKey(deepestKey: u64): u64 {
+  return max(mix64(deepestKey ^ ANSWER), 1);
 }
 
 /** Touches again what ends in `deepestKey`, from there up to the first block. */
@@ -230,10 +253,11 @@ function touch(
   count: u32,
   ends: bool,
   startBytes: u32,
-): void {
-  if (!inUse(pod)) return;
+): u32 {
+  if (!inUse(pod)) return 0;
   const time = timeUnits(timeMs);
-  if (time <= podCleared(pod)) return;
+  if (time <= podCleared(pod)) return 0;
+  const before = podBytes(pod);
   const length = min(count, CHAIN_BLOCKS_MAX);
   const parent = parentKey == 0 ? 0 : entryFind(parentKey);
   const depth = parent == 0 ? 0 : entryDepth(parent) + 1;
@@ -242,20 +266,23 @@ function touch(
   for (let i = length; i > 0; i--) {
     const key = load<u64>(keys + (i - 1) * 8);
     if (key == 0) continue;
-    const before = i == 1 ? parentKey : load<u64>(keys + (i - 2) * 8);
+    const parentOf = i == 1 ? parentKey : load<u64>(keys + (i - 2) * 8);
     let weight = load<u32>(weights + (i - 1) * 4);
     if (ends) weight -= i == 1 ? startBytes : load<u32>(weights + (i - 2) * 4);
-    touchOne(pod, time, key, before, weight, depth + i - 1);
+    touchOne(pod, time, key, parentOf, weight, depth + i - 1);
   }
+  // Where the table is full, the pod may have lost more than it was given.
+  const after = podBytes(pod);
   let key = parentKey;
   for (let i: u32 = 0; key != 0 && i < CHAIN_BLOCKS_MAX; i++) {
     const entry = entryFind(key);
     if (entry == 0) break;
-    const before = entryParent(entry);
-    touchOne(pod, time, key, before, entryWeight(entry), entryDepth(entry));
-    key = before;
+    const above = entryParent(entry);
+    touchOne(pod, time, key, above, entryWeight(entry), entryDepth(entry));
+    key = above;
   }
   podTrim(pod);
+  return after > before ? <u32>(after - before) : 0;
 }
 
 // Lookup.
@@ -270,6 +297,7 @@ export function residencyLookup(pool: u32, keys: StaticArray<u64>, ends: StaticA
 }
 
 export function residencyLookupAt(pool: u32, keys: usize, ends: usize, n: u32): u32 {
+  lookedUp = keys;
   if (pool >= POOLS_MAX || words == 0) return 0;
   let first: u32 = words;
   let last: u32 = 0;
@@ -332,4 +360,9 @@ export function matchBytes(pod: u32): u32 {
 }
 export function matchKeys(pod: u32): u32 {
   return pod < podsMax ? load<u32>(matchedKeys + pod * 4) : 0;
+}
+/** The last block that it found there; 0 = none. The keys that were looked up must still be where they were. */
+export function matchLastKey(pod: u32): u64 {
+  const keys = matchKeys(pod);
+  return keys == 0 ? 0 : load<u64>(lookedUp + (keys - 1) * 8);
 }

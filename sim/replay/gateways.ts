@@ -17,6 +17,8 @@ interface Touch {
   pod: number;
   atMs: number;
   prompt: ReplayPrompt;
+  /** Of a request that is over. */
+  outputTokens?: number;
 }
 
 interface Load {
@@ -95,8 +97,15 @@ export class Gateways {
 
   touch(place: Place, pod: number, prompt: ReplayPrompt, nowMs: number): void {
     const gateway = this.#gateways[place.gateway]!;
-    for (const router of gateway.workers) router.touch(pod, prompt, nowMs);
+    for (const [index, router] of gateway.workers.entries()) router.touch(pod, prompt, nowMs, index === place.worker);
     if (this.#gateways.length > 1) gateway.outbox.push({ gateway: gateway.index, pod, atMs: nowMs, prompt });
+  }
+
+  /** A request is over: its blocks are the newest (docs/decisions/0005), and its answer stands behind them. */
+  touchAnswer({ gateway }: Place, pod: number, prompt: ReplayPrompt, outputTokens: number, nowMs: number): void {
+    const { index, workers, outbox } = this.#gateways[gateway]!;
+    for (const router of workers) router.touchAnswer(pod, prompt, outputTokens, nowMs);
+    if (this.#gateways.length > 1) outbox.push({ gateway: index, pod, atMs: nowMs, prompt, outputTokens });
   }
 
   /** A router's counters of a pod have changed: its siblings see that before they pick again. */
@@ -165,7 +174,10 @@ export class Gateways {
       for (const router of gateway.workers) {
         metrics.forEach((told, pod) => router.metrics(pod, told));
         for (const touch of touches) {
-          if (touch.gateway !== gateway.index) router.touch(touch.pod, touch.prompt, touch.atMs);
+          const { pod, prompt, atMs, outputTokens } = touch;
+          if (touch.gateway === gateway.index) continue;
+          if (outputTokens === undefined) router.touch(pod, prompt, atMs, false);
+          else router.touchAnswer(pod, prompt, outputTokens, atMs);
         }
         others?.loads.forEach((load, pod) =>
           router.gatewaysSet(pod, load.inFlight, load.queuedTokens, load.usedTokens),

@@ -3,7 +3,7 @@
 // A baseline sees what its original would: the same index of who holds what, requests in flight and queued prefill as counted by the routers,
 // and, where its original polls the engines, a poll every 50 ms. Ties are broken at random, so that no pod is favoured for its number.
 
-import { POLICIES, type PolicyName } from '../../control-plane/engine/frames.ts';
+import { POLICY_CODES, type EnginePolicy } from '../../control-plane/engine/frames.ts';
 import type { ReplicaEngine } from '../engine.ts';
 import type { Random } from '../random.ts';
 import { spread } from '../tokens.ts';
@@ -146,17 +146,17 @@ const baselines = {
   'longest-match': longestMatch,
 } satisfies Record<string, Choose>;
 
-export type ReplayPolicy = PolicyName | keyof typeof baselines;
+export type ReplayPolicy = EnginePolicy | keyof typeof baselines;
 
 export const REPLAY_POLICIES: readonly ReplayPolicy[] = [
-  ...POLICIES,
+  ...(Object.keys(POLICY_CODES) as EnginePolicy[]),
   ...(Object.keys(baselines) as (keyof typeof baselines)[]),
 ];
 
 export function choiceOf(policy: ReplayPolicy): Choose {
-  const code = (POLICIES as readonly string[]).indexOf(policy);
-  if (code >= 0) return ({ router, nowMs }) => router.pick(code, nowMs);
-  return baselines[policy as keyof typeof baselines];
+  if (policy in baselines) return baselines[policy as keyof typeof baselines];
+  const code = POLICY_CODES[policy as EnginePolicy];
+  return ({ router, nowMs }) => router.pick(code, nowMs);
 }
 
 /** Whether a policy's original polls the engines. */

@@ -137,12 +137,22 @@ export class Router {
   dispatch(pod: number, uncachedTokens: number, nowMs: number): number {
     return this.#e.loadDispatch(this.#slots[pod]!, uncachedTokens, EPOCH_MS + nowMs);
   }
-  touch(pod: number, { keys, weights }: ReplayPrompt, nowMs: number): void {
+  /** A pod was given a prompt, by this router or by another one, whose cold work is then counted here. */
+  touch(pod: number, { keys, weights }: ReplayPrompt, nowMs: number, isOwn: boolean): void {
     const count = Math.min(keys.length, CHAIN_BLOCKS_MAX);
     if (count === 0) return;
     this.#keys.set(keys.length === count ? keys : keys.subarray(0, count));
     this.#numbers.set(weights.length === count ? weights : weights.subarray(0, count));
-    this.#e.residencyTouchAt(this.#slots[pod]!, EPOCH_MS + nowMs, 0n, this.#keysAt, this.#numbersAt, count);
+    const slot = this.#slots[pod]!;
+    const bytes = this.#e.residencyTouchAt(slot, EPOCH_MS + nowMs, 0n, this.#keysAt, this.#numbersAt, count);
+    if (!isOwn) this.#e.loadCold(slot, (bytes >>> 0) / this.bytesPerToken, EPOCH_MS + nowMs);
+  }
+  /** A request on a pod is over; its answer is in the pod's cache. */
+  touchAnswer(pod: number, { keys }: ReplayPrompt, outputTokens: number, nowMs: number): void {
+    const deepest = keys[Math.min(keys.length, CHAIN_BLOCKS_MAX) - 1];
+    if (deepest === undefined) return;
+    const bytes = Math.round(outputTokens * this.bytesPerToken);
+    this.#e.residencyTouchAnswer(this.#slots[pod]!, EPOCH_MS + nowMs, deepest, bytes);
   }
   releasePrefill(pod: number, uncachedTokens: number): void {
     this.#e.loadFirstToken(this.#slots[pod]!, uncachedTokens);

@@ -158,8 +158,7 @@ export async function replay(
         router.observeTtft(pod, nowMs - sentMs, aheadTokens);
       },
       finished: (done, nowMs) => {
-        // As the filter does: what has just ended is the newest (docs/decisions/0005).
-        gateways.touch(place, pod, prompt, nowMs);
+        gateways.touchAnswer(place, pod, prompt, done.outputTokens, nowMs);
         if (!isStreamed) router.alive(pod, nowMs);
         router.success(pod);
         router.end(pod, uncachedTokens, isQueued);

@@ -8,10 +8,13 @@ import {
   SPREAD_TOKENS,
   candidatesOf,
   leastRequestCosts,
-  prefillCosts,
+  prefillCostsFirst,
+  prefillPrices,
+  stayOrMove,
   uncachedTokens,
   type PodState,
   type PoolState,
+  type Prices,
 } from '../oracle/policy.ts';
 import { chainOf } from './chains.ts';
 
@@ -19,6 +22,9 @@ const PREFILL_COST = 0;
 const LEAST_REQUEST = 1;
 const ROUND_ROBIN = 2;
 const FIRST_BLOCK_HASH = 3;
+const PREFILL_COST_FIRST = 4;
+/** How fast cold work and regret fade. */
+const COLD_TAU_MS = 180_000;
 
 const engine = await loadEngine<TableExports>();
 const fresh = (seed = 1n): Table => new Table(engine, { pods: 64, blocks: 4096, seed });
@@ -35,6 +41,8 @@ const podState = fc.record({
   capacityTokens: fc.constantFrom(0, 3000, 31_000),
   kvUsage: fc.constantFrom(undefined, 0, 0.4, 0.99),
   held: fc.nat(6),
+  /** What others gave it to compute, and how long ago. */
+  cold: fc.array(fc.record({ tokens: fc.nat(20_000), ageMs: fc.nat(400_000) }), { maxLength: 3 }),
 });
 const path = [0, 1, 2, 0, 1, 2];
 const prompt = chainOf(path);
@@ -53,6 +61,7 @@ function arrange(
       table.dispatch(pod, u, NOW - 5);
       if (started) table.firstToken(pod, u);
     }
+    for (const { tokens, ageMs } of state.cold) e.loadCold(pod, tokens, NOW - ageMs);
     e.loadForeignSet(3, pod, state.foreign.n, state.foreign.q, state.foreign.used);
     if (state.slowness > 0) e.loadSlownessLearn(pod, state.slowness);
     if (state.kvUsage !== undefined) table.metrics(pod, NOW - 100, { kvUsage: state.kvUsage });
@@ -66,6 +75,10 @@ function arrange(
       queuedTokens: sum(state.requests.filter(({ started }) => !started)) + state.foreign.q,
       usedTokens: sum(state.requests) + state.foreign.used,
       matchBytes: state.held === 0 ? 0 : prompt.ends[state.held - 1]!,
+      coldTokens: state.cold.reduce(
+        (total, { tokens, ageMs }) => total + tokens * Math.exp(-ageMs / COLD_TAU_MS),
+        sum(state.requests) * Math.exp(-5 / COLD_TAU_MS),
+      ),
     };
   });
 }
@@ -87,24 +100,48 @@ function expectPicks(table: Table, policy: number, pods: PodState[], costs: numb
   for (const [i, pod] of picked.slice(1).entries()) expect(cost.get(pod)).toBeCloseTo(rest[i]!, 6);
 }
 
+function meanOf(values: readonly number[]): number {
+  return values.length === 0 ? 0 : values.reduce((a, b) => a + b, 0) / values.length;
+}
+
+/** Picks by prefill-cost again and again while nothing else happens but time: it stays until regret makes it go. */
+function expectRegret(table: Table, candidates: PodState[], prices: Prices): void {
+  const least = Math.min(...prices.costs);
+  const near = prices.costs.flatMap((cost, i) => (cost <= least + SPREAD_TOKENS + 1e-6 ? [i] : []));
+  const isHeld = candidates.some(({ matchBytes }) => matchBytes > 0);
+  let regret = 0;
+  for (let turn = 0; turn < 12; turn++) {
+    const picked = table.pick(2, PREFILL_COST, promptBytes, prompt.keys[0]!, NOW)[0]?.pod;
+    const outcomes = near.map((stay) => (isHeld ? stayOrMove(prices, stay, regret) : { pick: stay, regret: 0 }));
+    if (outcomes.length === 0) expect(picked).toBeUndefined();
+    else expect(outcomes.map(({ pick }) => candidates[pick]!.pod)).toContain(picked);
+    // Which of several was drawn cannot be seen from outside.
+    if (outcomes.length !== 1) return;
+    ({ regret } = outcomes[0]!);
+  }
+}
+
 describe('against the naive policies', () => {
   propertyTest.prop([
     fc.array(podState, { maxLength: 8 }),
     fc.constantFrom(undefined, 3.1, 1.7),
     fc.array(fc.integer({ min: 1, max: 900 }), { maxLength: 3 }),
     fc.bigInt({ min: 0n, max: (1n << 64n) - 1n }),
-  ])('prefill-cost and least-request pick the cheapest', (states, ratio, outputs, seed) => {
+  ])('prefill-cost, its first form and least-request pick the cheapest', (states, ratio, outputs, seed) => {
     const table = fresh(seed);
     if (ratio !== undefined) table.exports.poolBytesPerTokenSet(2, ratio);
     for (const tokens of outputs) table.exports.poolObserveOutput(2, tokens);
     const pods = arrange(table, states);
     const pool: PoolState = {
       bytesPerToken: ratio ?? 4,
-      outputTokens: outputs.length === 0 ? 0 : outputs.reduce((a, b) => a + b, 0) / outputs.length,
+      outputTokens: meanOf(outputs),
+      uncachedTokens: meanOf(states.flatMap(({ requests }) => requests.map(({ u }) => u))),
     };
     table.lookup(2, prompt.keys, prompt.ends);
     const candidates = candidatesOf(pods);
-    expectPicks(table, PREFILL_COST, pods, prefillCosts(candidates, pool, promptBytes), SPREAD_TOKENS);
+    const first = prefillCostsFirst(candidates, pool, promptBytes);
+    expectPicks(table, PREFILL_COST_FIRST, pods, first, SPREAD_TOKENS);
+    expectRegret(table, candidates, prefillPrices(candidates, pool, promptBytes));
     for (const { pod, uncachedTokens: u } of table.pick(2, PREFILL_COST, promptBytes, 1n, NOW)) {
       expect(u).toBe(
         uncachedTokens(
@@ -123,7 +160,7 @@ describe('against the naive policies', () => {
   });
 });
 
-describe('prefill-cost', () => {
+describe('prefill-cost, first form', () => {
   // Two pods, 8,000 bytes at 4 bytes a token: A holds 6,000 bytes and has a request of 1,000 tokens that waits for its first
   // token, B is empty and idle.
   //   A: u = 500,  (1 + 0.2) * 1000 + (1.25 + 0.5) * 500 + 400 = 2475
@@ -141,7 +178,7 @@ describe('prefill-cost', () => {
 
   test('the example', () => {
     const { table, a, b } = twoPods(5n, 1000);
-    const firsts = Array.from({ length: 400 }, () => table.pick(0, PREFILL_COST, 8000, 11n, 3)[0]!);
+    const firsts = Array.from({ length: 400 }, () => table.pick(0, PREFILL_COST_FIRST, 8000, 11n, 3)[0]!);
     const share = firsts.filter(({ pod }) => pod === a).length / firsts.length;
     expect(share).toBeGreaterThan(0.4);
     expect(share).toBeLessThan(0.6);
@@ -149,14 +186,17 @@ describe('prefill-cost', () => {
     expect(firsts.find(({ pod }) => pod === b)?.uncachedTokens).toBe(2000);
     const loaded = twoPods(5n, 1060);
     for (let i = 0; i < 50; i++) {
-      expect(loaded.table.pick(0, PREFILL_COST, 8000, 11n, 3).map(({ pod }) => pod)).toEqual([loaded.b, loaded.a]);
+      expect(loaded.table.pick(0, PREFILL_COST_FIRST, 8000, 11n, 3).map(({ pod }) => pod)).toEqual([
+        loaded.b,
+        loaded.a,
+      ]);
     }
   });
 
   test('the same seed picks the same, another one does not', () => {
     const run = (seed: bigint): number[] => {
       const { table } = twoPods(seed, 1000);
-      return Array.from({ length: 64 }, () => table.pick(0, PREFILL_COST, 8000, 11n, 3)[0]!.pod);
+      return Array.from({ length: 64 }, () => table.pick(0, PREFILL_COST_FIRST, 8000, 11n, 3)[0]!.pod);
     };
     expect(run(9n)).toEqual(run(9n));
     expect(run(9n)).not.toEqual(run(10n));
@@ -171,10 +211,10 @@ describe('prefill-cost', () => {
     table.exports.loadSlownessLearn(slow, 200e-6);
     table.metrics(full, NOW, { kvUsage: 0.99 });
     table.lookup(0, [], []);
-    expect(table.pick(0, PREFILL_COST, 4000, 0n, NOW + 1)[0]?.pod).toBe(good);
+    expect(table.pick(0, PREFILL_COST_FIRST, 4000, 0n, NOW + 1)[0]?.pod).toBe(good);
     for (let i = 0; i < 6; i++) table.dispatch(good, 200, NOW + 1);
-    expect(table.pick(0, PREFILL_COST, 4000, 0n, NOW + 1)[0]?.pod).not.toBe(good);
-    expect(table.pick(0, PREFILL_COST, 4000, 0n, NOW + 6000)[0]?.pod).toBe(full);
+    expect(table.pick(0, PREFILL_COST_FIRST, 4000, 0n, NOW + 1)[0]?.pod).not.toBe(good);
+    expect(table.pick(0, PREFILL_COST_FIRST, 4000, 0n, NOW + 6000)[0]?.pod).toBe(full);
   });
 });
 
@@ -226,15 +266,15 @@ describe('the baselines', () => {
     table.exports.podFlagsSet(down, 0);
     table.exports.podFlagsSet(draining, POD_READY | POD_DRAIN);
     for (let i = 0; i < 3; i++) table.failure(failing, NOW);
-    for (const policy of [0, 1, 2, 3]) {
+    for (const policy of [0, 1, 2, 3, 4]) {
       expect(table.pick(1, policy, 100, 1n, NOW + 1).map(({ pod }) => pod)).toEqual([good]);
     }
     table.exports.podFlagsSet(good, 0);
-    for (const policy of [0, 1, 2, 3]) {
+    for (const policy of [0, 1, 2, 3, 4]) {
       expect(table.pick(1, policy, 100, 1n, NOW + 1).map(({ pod }) => pod)).toEqual([failing]);
     }
     table.exports.podFlagsSet(failing, 0);
-    for (const policy of [0, 1, 2, 3]) expect(table.pick(1, policy, 100, 1n, NOW + 1)).toEqual([]);
+    for (const policy of [0, 1, 2, 3, 4]) expect(table.pick(1, policy, 100, 1n, NOW + 1)).toEqual([]);
     for (const pool of [0, 7, 8, -1]) expect(table.pick(pool, 0, 100, 1n, NOW)).toEqual([]);
   });
 });

@@ -85,9 +85,11 @@ describe('the leader', () => {
     for (let i = 0; i < 40; i++) gateway.answer(gateway.request(i % 4, chat(words(`t${i}`, 3000), 'x')));
     gateway.settle();
     const touches = gateway.plane.touched();
-    // Each request is told when it is picked for, and once more, by its deepest key, when it has ended.
-    expect(touches.filter(({ keys }) => keys.length > 0)).toHaveLength(40);
-    expect(touches.filter(({ keys }) => keys.length === 0)).toHaveLength(40);
+    // Each request is told when it is picked for, and once more, by its deepest key and its answer, when it has ended.
+    expect(touches.filter(({ parentKey }) => parentKey === 0n)).toHaveLength(40);
+    const answers = touches.filter(({ parentKey }) => parentKey !== 0n);
+    expect(answers).toHaveLength(40);
+    for (const { keys } of answers) expect(keys).toHaveLength(1);
     const numbers = gateway.reports.map((report) => Number(report.gateway!.touchesNext));
     expect(numbers.at(-1)).toBe(80);
   });

@@ -17,11 +17,15 @@ export interface PodState {
   /** undefined = not known or not fresh. */
   kvUsage: number | undefined;
   matchBytes: number;
+  /** Tokens that the pod was given to compute lately, faded. */
+  coldTokens: number;
 }
 
 export interface PoolState {
   bytesPerToken: number;
   outputTokens: number;
+  /** Mean uncached tokens of a prompt. */
+  uncachedTokens: number;
 }
 
 export const SPREAD_TOKENS = 32;
@@ -36,20 +40,71 @@ export function uncachedTokens(pod: PodState, pool: PoolState, promptBytes: numb
   return Math.max(1, Math.ceil((promptBytes - Math.min(pod.matchBytes, promptBytes)) / pool.bytesPerToken));
 }
 
-/** The first form of prefill-cost, word for word. */
-export function prefillCosts(pods: readonly PodState[], pool: PoolState, promptBytes: number): number[] {
-  const K = 0.25;
-  const G = 400;
+/** Beside others that have been seen; a pod that has not counts as one of them. */
+function relativeSlowness(pods: readonly PodState[]): (pod: PodState) => number {
   const seen = pods.filter((pod) => pod.slowness > 0);
   const mean = seen.reduce((sum, pod) => sum + pod.slowness, 0) / seen.length;
+  return (pod) => (pod.slowness > 0 ? pod.slowness / mean : 1);
+}
+
+/** Tokens for which a pod's KV cache has no room. */
+function overfullTokens(pod: PodState, pool: PoolState, u: number): number {
+  const { inFlight: n, capacityTokens } = pod;
+  if (capacityTokens === 0) return 0;
+  const used = Math.max(pod.usedTokens + (n * pool.outputTokens) / 2, (pod.kvUsage ?? 0) * capacityTokens);
+  return Math.max(0, used + u + pool.outputTokens - 0.95 * capacityTokens);
+}
+
+/** What prefill-cost knows of each pod: its own price b and, with what is lost elsewhere, its cost c. */
+export interface Prices {
+  bare: number[];
+  costs: number[];
+}
+
+export function prefillPrices(pods: readonly PodState[], pool: PoolState, promptBytes: number): Prices {
+  const [K, Y, G, H, N0] = [0.6, 0.15, 100, 15, 10];
+  const mean = (of: (pod: PodState) => number): number => pods.reduce((sum, pod) => sum + of(pod), 0) / pods.length;
+  const held = (pod: PodState): number => Math.min(pod.matchBytes, promptBytes) / pool.bytesPerToken;
+  const most = Math.max(...pods.map(held));
+  const inFlightMean = mean((pod) => pod.inFlight);
+  const cold = (pod: PodState): number => pod.coldTokens / pod.weight;
+  const coldMean = mean(cold);
+  const ubar = pool.uncachedTokens;
+  const newShare = promptBytes === 0 ? 1 : 1 - (most * pool.bytesPerToken) / promptBytes;
+  const slowness = relativeSlowness(pods);
+  const bare: number[] = [];
+  const costs: number[] = [];
+  for (const pod of pods) {
+    const u = uncachedTokens(pod, pool, promptBytes);
+    const n = pod.inFlight;
+    const scale = slowness(pod) / pod.weight;
+    const spread = ubar === 0 ? 0 : (H * ubar * newShare * (cold(pod) - coldMean)) / (coldMean + N0 * ubar);
+    const base = (pod.queuedTokens + u) * (1 + Y * n) + G * n + spread + overfullTokens(pod, pool, u);
+    bare.push(base * scale);
+    costs.push((base + K * inFlightMean * (most - held(pod))) * scale);
+  }
+  return { bare, costs };
+}
+
+/** Whether the request goes from its cheapest pod to the one with the lowest own price, and the regret that is then kept. */
+export function stayOrMove({ bare, costs }: Prices, stay: number, regret: number): { pick: number; regret: number } {
+  const move = bare.indexOf(Math.min(...bare));
+  const gain = bare[stay]! - bare[move]!;
+  const price = costs[move]! - bare[move]! - (costs[stay]! - bare[stay]!);
+  if (gain <= SPREAD_TOKENS || price <= 0) return { pick: stay, regret };
+  return regret + gain >= price ? { pick: move, regret: 0 } : { pick: stay, regret: regret + gain };
+}
+
+/** The first form of prefill-cost, word for word. */
+export function prefillCostsFirst(pods: readonly PodState[], pool: PoolState, promptBytes: number): number[] {
+  const K = 0.25;
+  const G = 400;
+  const slowness = relativeSlowness(pods);
   return pods.map((pod) => {
     const u = uncachedTokens(pod, pool, promptBytes);
     const n = pod.inFlight;
-    let cost = (1 + 0.2 * n) * pod.queuedTokens + (1 + K + 0.5 * n) * u + G * n;
-    const used = Math.max(pod.usedTokens + (n * pool.outputTokens) / 2, (pod.kvUsage ?? 0) * pod.capacityTokens);
-    if (pod.capacityTokens > 0) cost += Math.max(0, used + u + pool.outputTokens - 0.95 * pod.capacityTokens);
-    if (pod.slowness > 0) cost *= pod.slowness / mean;
-    return cost / pod.weight;
+    const cost = (1 + 0.2 * n) * pod.queuedTokens + (1 + K + 0.5 * n) * u + G * n + overfullTokens(pod, pool, u);
+    return (cost * slowness(pod)) / pod.weight;
   });
 }
 
