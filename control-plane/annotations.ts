@@ -116,7 +116,7 @@ export const POOL_ANNOTATIONS: readonly Annotation<'pool'>[] = [
     field: 'bytesPerToken',
     type: 'a number from 0 to 64',
     default: '0',
-    help: "Prompt bytes of a token; 0 is as learned from the answers' usage.",
+    help: "Prompt bytes of a token until enough was learned from the answers' usage; 0 is 4.",
     applied: nextSync,
     parse: real(0, 64),
     show: asText,
