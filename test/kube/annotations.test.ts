@@ -4,6 +4,7 @@
 import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ANNOTATION_PREFIX, POD_ANNOTATIONS, POOL_ANNOTATIONS } from '../../control-plane/annotations.ts';
 import type { KubeData } from './lab/client.ts';
@@ -29,6 +30,7 @@ const values: Record<string, string> = {
   'capacity-tokens': '123456',
   'sync-interval': '100ms',
   'scrape-interval': '250ms',
+  'kv-events': 'on',
   weight: '2.5',
   drain: 'true',
 };
@@ -69,6 +71,12 @@ async function gatewayIsCurrent(): Promise<void> {
     },
     5_000,
   );
+}
+
+/** The same, and every worker of the gateway has taken them over: they do at their next tick. */
+async function settled(): Promise<void> {
+  await gatewayIsCurrent();
+  await sleep(200);
 }
 
 describe.each([
@@ -133,30 +141,50 @@ describe.each([
 });
 
 describe('what they do to requests', () => {
-  it('mode off: no picks; shadow: picks that steer nothing; active again: picks that steer', async () => {
-    const { kube } = world.cluster;
-    const ask = async (): Promise<{ picks: number; pods: number }> => {
-      await gatewayIsCurrent();
-      const before = await world.picks();
+  it('mode off: nothing is looked at; shadow: prompts are matched and nothing is steered; active again: picks', async () => {
+    const { kube, gateway } = world.cluster;
+    const matched = async (): Promise<number> =>
+      Object.values((await gateway?.stats('warmpath_prompt_bytes_total')) ?? {}).reduce((sum, value) => sum + value, 0);
+    const ask = async (mode: string): Promise<{ picks: number; isMatched: boolean; pods: number }> => {
+      await until(`${mode} is in force`, async () => (await world.pool()).settings['mode'] === mode);
+      await settled();
+      const before = { picks: await world.picks(), matched: await matched() };
       const pods = new Set<string>();
-      for (let n = 0; n < 12; n++) pods.add((await world.ask(promptOf(500), { turn: `turn ${n}` })).pod);
-      return { picks: (await world.picks()) - before, pods: pods.size };
+      // A prefix of its own for each mode: what shadow lets Envoy spread is then cached on every pod.
+      const prompt = promptOf(500 + ['off', 'shadow', 'active'].indexOf(mode));
+      for (let n = 0; n < 12; n++) pods.add((await world.ask(prompt, { turn: `turn ${n}` })).pod);
+      const picks = (await world.picks()) - before.picks;
+      return { picks, isMatched: (await matched()) > before.matched, pods: pods.size };
     };
     await kube.annotate(service, { 'warmpath.dev/mode': 'off' });
-    await until('off is in force', async () => (await world.pool()).settings['mode'] === 'off');
-    expect((await ask()).picks).toBe(0);
+    expect(await ask('off')).toMatchObject({ picks: 0, isMatched: false });
     await kube.annotate(service, { 'warmpath.dev/mode': 'shadow' });
-    await until('shadow is in force', async () => (await world.pool()).settings['mode'] === 'shadow');
-    expect(await ask()).toMatchObject({ picks: 12 });
+    expect(await ask('shadow')).toMatchObject({ picks: 0, isMatched: true });
     await kube.annotate(service, { 'warmpath.dev/mode': null });
-    await until('active is in force', async () => (await world.pool()).settings['mode'] === 'active');
-    expect(await ask()).toEqual({ picks: 12, pods: 1 });
+    expect(await ask('active')).toEqual({ picks: 12, isMatched: true, pods: 1 });
+  });
+
+  it('policy: requests with one prefix are spread by round robin, and counted under its name', async () => {
+    const { kube, gateway } = world.cluster;
+    await kube.annotate(service, { 'warmpath.dev/policy': 'round-robin' });
+    await until(
+      'it is in force',
+      async () => (await world.pool()).object?.annotations.some((row) => row.inForce === 'round-robin') === true,
+    );
+    await settled();
+    const pods = new Set<string>();
+    for (let n = 0; n < 12; n++) pods.add((await world.ask(promptOf(700), { turn: `turn ${n}` })).pod);
+    expect(pods.size).toBe(3);
+    const stats = (await gateway?.stats('warmpath_picks_total.*round')) ?? {};
+    expect(Object.values(stats).reduce((sum, value) => sum + value, 0)).toBeGreaterThanOrEqual(12);
+    await kube.annotate(service, { 'warmpath.dev/policy': null });
+    await until('the default is back', async () => (await world.pool()).settings['policy'] === 'prefill-cost');
   });
 
   it('drain: no new picks on that pod', async () => {
     await world.cluster.kube.annotate(pod, { 'warmpath.dev/drain': 'true' });
     await until('it is in force', async () => (await world.pool()).endpoints.some(({ drain }) => drain));
-    await gatewayIsCurrent();
+    await settled();
     const pods = new Set<string>();
     for (let n = 0; n < 40; n++) pods.add((await world.ask(promptOf(600 + n))).pod);
     expect([...pods].toSorted()).toEqual(['10.244.2.2:8000', '10.244.2.3:8000']);

@@ -23,6 +23,14 @@ interface DeploymentObject extends KubeData {
   };
 }
 
+interface AnnotationRow {
+  key: string;
+  value: string | null;
+  inForce: string;
+  source: string;
+  fault: string | null;
+}
+
 export interface StateBody {
   epoch: string | null;
   ready: boolean;
@@ -47,8 +55,8 @@ export interface StateBody {
       apiVersion: string | null;
       unusable: string | null;
       selector: string | null;
-      annotations: { key: string; value: string | null; inForce: string; source: string; fault: string | null }[];
-      pods: { name: string; annotations: { key: string; fault: string | null }[] }[];
+      annotations: AnnotationRow[];
+      pods: { name: string; annotations: AnnotationRow[] }[];
     } | null;
   }[];
 }

@@ -179,6 +179,11 @@ export class World {
     return { status: statusCode, pod: String(answered['x-warmpath-sim-pod'] ?? ''), text: await body.text() };
   }
 
+  async get(path: string, host = 'llm.example'): Promise<{ statusCode: number; text: string }> {
+    const { statusCode, body } = await request(`${gatewayUrl}${path}`, { headers: { host } });
+    return { statusCode, text: await body.text() };
+  }
+
   /** Until the gateway has so many pods in its cluster, and in its filter, and picks among them. */
   async gatewayKnows(endpoints: number): Promise<void> {
     const waitMs = 60_000;
