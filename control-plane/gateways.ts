@@ -205,13 +205,12 @@ export class Gateways {
     }
   }
 
-  /** The load of all gateways but one, by pod; pods without any are left out. */
-  loadOfOthers(except: Gateway | null, podIds: number[], nowMs: number): LoadRecord[] {
+  /** The load of all gateways but one on the pods of the pool; pods without any are left out. */
+  loadOfOthers(except: Gateway | null, podIds: ReadonlySet<number>, nowMs: number): LoadRecord[] {
     const records: LoadRecord[] = [];
     const nowAtMs = nowMs - this.#baseMs;
-    for (const podId of podIds) {
-      const sums = this.#sums.get(podId);
-      if (sums === undefined) continue;
+    for (const [podId, sums] of this.#sums) {
+      if (!podIds.has(podId)) continue;
       let { inFlight, prefillTokens, usedTokens, weight, weightedAtMs, slownessWeight, weightedSlowness } = sums;
       const own = except?.load.get(podId);
       if (own !== undefined) {

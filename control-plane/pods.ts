@@ -39,6 +39,7 @@ export class Pods {
   #capacityTokens: number;
   readonly #lives = new Map<string, number>();
   #pods = new Map<string, Pod>();
+  #ids: { version: number; set: Set<number> } | undefined;
   /** Counts every change that gateways must hear of. */
   version = 1;
   /** Once an id has been handed out, what gateways bring along is no longer taken over. */
@@ -57,6 +58,14 @@ export class Pods {
 
   list(): Pod[] {
     return [...this.#pods.values()];
+  }
+
+  /** The ids in force. */
+  ids(): ReadonlySet<number> {
+    if (this.#ids?.version !== this.version) {
+      this.#ids = { version: this.version, set: new Set(this.list().map((pod) => pod.id)) };
+    }
+    return this.#ids.set;
   }
 
   byEndpoint(text: string): Pod | undefined {

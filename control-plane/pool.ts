@@ -14,7 +14,7 @@ import type { Log } from './log.ts';
 import type { Metrics } from './metrics.ts';
 import type { EngineMetrics } from './metrics-text.ts';
 import { Pods } from './pods.ts';
-import type { PodChange } from './pods.ts';
+import type { Pod, PodChange } from './pods.ts';
 import { Scraper } from './scrape.ts';
 import type { Gate } from './scrape.ts';
 import type { PoolTable } from './table.ts';
@@ -207,22 +207,26 @@ export class Pool {
     return { mode, policy, toolsPosition, blockBytes, windowBytes, syncIntervalMs, bytesPerToken, weights };
   }
 
-  /** What was scraped since a scrape of that number; 0 = everything, with the pods that were never scraped. */
-  metricsRecords(scrapesTold = 0): MetricsRecord[] {
-    const records: MetricsRecord[] = [];
-    for (const pod of this.pods.list()) {
-      const state = this.scraper.state(pod.address.text);
-      if (scrapesTold > 0 && (state?.scrapeNumber ?? 0) <= scrapesTold) continue;
-      if (state === undefined) {
-        const unknown = { running: null, waiting: null, kvUsage: null, ttftMs: 0, ttftRequests: 0 };
-        records.push({ podId: pod.id, ...unknown, ageMs: 0xffff_ffff, stale: true });
-      } else {
-        const { running, waiting, kvUsage, ttftMs, ttftRequests } = state;
-        const { ageMs, stale } = this.scraper.ageMs(state);
-        records.push({ podId: pod.id, running, waiting, kvUsage, ttftMs, ttftRequests, ageMs, stale });
-      }
+  /** What is known of all pods, also of those that were never scraped. */
+  metricsRecords(): MetricsRecord[] {
+    return this.pods.list().map((pod) => this.#metricsRecord(pod));
+  }
+
+  /** What was scraped after a scrape of that number. */
+  metricsAfter(scrapeNumber: number): MetricsRecord[] {
+    const pods = this.scraper.scrapedAfter(scrapeNumber).map((endpoint) => this.pods.byEndpoint(endpoint));
+    return pods.filter((pod) => pod !== undefined).map((pod) => this.#metricsRecord(pod));
+  }
+
+  #metricsRecord(pod: Pod): MetricsRecord {
+    const state = this.scraper.state(pod.address.text);
+    if (state === undefined) {
+      const unknown = { running: null, waiting: null, kvUsage: null, ttftMs: 0, ttftRequests: 0 };
+      return { podId: pod.id, ...unknown, ageMs: 0xffff_ffff, stale: true };
     }
-    return records;
+    const { running, waiting, kvUsage, ttftMs, ttftRequests } = state;
+    const { ageMs, stale } = this.scraper.ageMs(state);
+    return { podId: pod.id, running, waiting, kvUsage, ttftMs, ttftRequests, ageMs, stale };
   }
 
   /** Sets the gauges that are derived from state, when somebody asks for them. */
@@ -264,15 +268,7 @@ export class Pool {
 
   /** What /v1/state shows of the pool. The secret is not part of it. */
   state(nowMs: number): object {
-    const loads = new Map(
-      this.gateways
-        .loadOfOthers(
-          null,
-          this.pods.list().map((p) => p.id),
-          nowMs,
-        )
-        .map((l) => [l.podId, l]),
-    );
+    const loads = new Map(this.gateways.loadOfOthers(null, this.pods.ids(), nowMs).map((load) => [load.podId, load]));
     return {
       name: this.name,
       hash: this.hash.toString(16).padStart(16, '0'),
@@ -305,6 +301,7 @@ export class Pool {
         live: this.gateways.isLive(gateway, nowMs),
         ageMs: nowMs - gateway.seenMs,
         reports: gateway.reports,
+        settingsVersion: gateway.settingsVersion,
         touchesNext: Number(gateway.touchesNext),
         sequence: Number(gateway.sequence),
       })),

@@ -123,6 +123,8 @@ export class Scraper {
   readonly #targets = new Map<string, Target>();
   #isClosed = false;
   #scrapes = 0;
+  /** The endpoints of the last scrapes, newest last. */
+  #order: string[] = [];
 
   constructor(intervalMs: number, timeoutMs: number, clock: Clock, log: Log, gate: Gate, events: ScrapeEvents) {
     this.#intervalMs = intervalMs;
@@ -177,6 +179,15 @@ export class Scraper {
 
   state(endpoint: string): EngineState | undefined {
     return this.#targets.get(endpoint)?.state;
+  }
+
+  /** Endpoints that were scraped well after a scrape of that number, each once, as far back as every endpoint's last scrape. */
+  scrapedAfter(scrapeNumber: number): string[] {
+    const from = Math.max(0, this.#order.length - (this.#scrapes - scrapeNumber));
+    const numberOfFirst = this.#scrapes - this.#order.length + from + 1;
+    return this.#order
+      .slice(from)
+      .filter((endpoint, index) => this.state(endpoint)?.scrapeNumber === numberOfFirst + index);
   }
 
   /** Good scrapes so far, of all endpoints. */
@@ -264,6 +275,8 @@ export class Scraper {
     state.prefixHits = metrics.prefixHits;
     state.scrapedMs = this.#clock.nowMs();
     state.scrapeNumber = ++this.#scrapes;
+    this.#order.push(target.endpoint);
+    if (this.#order.length > 8 * LIMITS.pods) this.#order = this.#order.slice(-4 * LIMITS.pods);
     state.failuresInRow = 0;
     state.lastFailure = null;
     learnTtft(target, metrics);

@@ -202,16 +202,12 @@ export class Sync {
     const isNews = !isSameEpoch || frame.settingsVersion !== settingsVersion;
     if (isNews) parts.push(this.#settings(pool, head));
     // Metrics of a scrape are told once: a gateway that misses an answer hears the next scrape. Gateways age them by themselves.
-    const metrics = pool.metricsRecords(isNews || wantsSnapshot ? 0 : gateway.scrapesTold);
+    const metrics = isNews || wantsSnapshot ? pool.metricsRecords() : pool.metricsAfter(gateway.scrapesTold);
     gateway.scrapesTold = pool.scraper.scrapes;
     parts.push(
       this.#frames.encode({
         ...head,
-        load: pool.gateways.loadOfOthers(
-          gateway,
-          pool.pods.list().map((pod) => pod.id),
-          nowMs,
-        ),
+        load: pool.gateways.loadOfOthers(gateway, pool.pods.ids(), nowMs),
         metrics,
         gateway: {
           name: gateway.name,

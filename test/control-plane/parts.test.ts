@@ -237,7 +237,7 @@ test('load of the others is what a plain sum says, whatever comes and goes', () 
         plain.set(name, byPod);
       }
       const own = gateways.list().find((gateway) => gateway.name === except) ?? null;
-      const told = gateways.loadOfOthers(own, [1, 2, 3, 4], steps.length);
+      const told = gateways.loadOfOthers(own, new Set([1, 2, 3, 4]), steps.length);
       for (const podId of [1, 2, 3, 4]) {
         const sums = [0, 0, 0];
         for (const [name, byPod] of plain)
