@@ -221,7 +221,7 @@ describe('a list that is followed', () => {
     await has('b', 'c');
   });
 
-  test('a kind that is not installed is asked for now and then, and found when it is', async () => {
+  test('a kind that is not installed is looked for again and again, and found when it is', async () => {
     fake.absent.add(PODS);
     follow();
     await until(() => failures.filter((reason) => reason === '404').length > 2, 'some questions');
