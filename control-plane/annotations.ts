@@ -6,6 +6,7 @@
 import { parseSettings } from './annotation-values.ts';
 import { POLICIES, POOL_MODES, TOOLS_POSITIONS } from './engine/frames.ts';
 import type { PolicyName, PoolMode, ToolsPosition } from './engine/frames.ts';
+import { KV_EVENTS_TYPE, readKvEvents } from './kv-events/sources.ts';
 import { LIMITS } from './limits.ts';
 
 export const ANNOTATION_PREFIX = 'warmpath.dev/';
@@ -22,6 +23,7 @@ export interface PoolSettings {
   capacityTokens: number;
   syncIntervalMs: number;
   scrapeIntervalMs: number;
+  kvEvents: string;
 }
 
 /** What annotations of a pod can set, for all of its endpoints. */
@@ -153,6 +155,17 @@ export const POOL_ANNOTATIONS: readonly Annotation<'pool'>[] = [
     applied: 'at once, in the control plane',
     parse: durationMs(10, 600_000),
     show: showDuration,
+  },
+  {
+    key: 'kv-events',
+    on: 'pool',
+    field: 'kvEvents',
+    type: KV_EVENTS_TYPE,
+    default: 'off',
+    help: "Listens to the engines' cache events over ZeroMQ; on asks each engine where it publishes them.",
+    applied: 'at once, in the control plane',
+    parse: (text) => (readKvEvents(text) === undefined ? undefined : text),
+    show: asText,
   },
 ];
 
@@ -316,7 +329,7 @@ function shortened(text: string): string {
 /** The part of a pool's configuration that annotations may change. */
 export function settingsOf(config: PoolSettings): PoolSettings {
   const { mode, policy, weights, toolsPosition, blockBytes, windowBytes, bytesPerToken, capacityTokens } = config;
-  const { syncIntervalMs, scrapeIntervalMs } = config;
+  const { syncIntervalMs, scrapeIntervalMs, kvEvents } = config;
   return {
     mode,
     policy,
@@ -328,6 +341,7 @@ export function settingsOf(config: PoolSettings): PoolSettings {
     capacityTokens,
     syncIntervalMs,
     scrapeIntervalMs,
+    kvEvents,
   };
 }
 

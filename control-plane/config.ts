@@ -6,6 +6,7 @@ import type { Address } from './address.ts';
 import { POLICIES, POOL_MODES, TOOLS_POSITIONS } from './engine/frames.ts';
 import type { PolicyName, PoolMode, ToolsPosition } from './engine/frames.ts';
 import { ControlPlaneError, invalid } from './errors.ts';
+import { KV_EVENTS_TYPE, readKvEvents } from './kv-events/sources.ts';
 import { LIMITS } from './limits.ts';
 
 export interface EndpointConfig {
@@ -42,6 +43,8 @@ export interface PoolConfig {
   weights: { prefix: number; queue: number; kv: number };
   syncIntervalMs: number;
   scrapeIntervalMs: number;
+  /** Whether the engines' cache events are listened to, as kv-events/sources.ts reads it. */
+  kvEvents: string;
 }
 
 /** Which replica of the control plane this is. Replicas that know it elect one of them by a Lease. */
@@ -106,6 +109,7 @@ export interface PoolOptions {
   weights?: { prefix: number; queue: number; kv: number };
   syncIntervalMs?: number;
   scrapeIntervalMs?: number;
+  kvEvents?: string;
 }
 
 type Values = Record<string, unknown>;
@@ -183,6 +187,10 @@ function optional<T, D>(values: Values, name: string, key: string, read: Reader<
   return value === undefined || value === null ? absent : read(value, key === '' ? name : `${key}.${name}`);
 }
 
+const kvEvents: Reader<string> = (value, key) => {
+  if (typeof value === 'string' && readKvEvents(value) !== undefined) return value;
+  throw invalid(key, value, KV_EVENTS_TYPE);
+};
 const interval = integer(1, 60_000);
 const scrapeInterval = integer(10, 600_000);
 const capacity = integer(0, 0xffff_ffff);
@@ -232,6 +240,7 @@ const POOL_KEYS = [
   'weights',
   'syncIntervalMs',
   'scrapeIntervalMs',
+  'kvEvents',
 ] as const;
 
 function readWeights(value: unknown, key: string): PoolConfig['weights'] {
@@ -301,6 +310,7 @@ function readPool(value: unknown, key: string, syncIntervalMs: number, scrapeInt
     weights: get('weights', readWeights, { prefix: 3, queue: 3, kv: 2 }),
     syncIntervalMs: get('syncIntervalMs', interval, syncIntervalMs),
     scrapeIntervalMs: get('scrapeIntervalMs', scrapeInterval, scrapeIntervalMs),
+    kvEvents: get('kvEvents', kvEvents, 'off'),
   };
 }
 

@@ -17,6 +17,8 @@ export interface Pod extends EndpointConfig {
   reportedCapacityTokens: number;
   /** Capacity as guessed from answers, 0 while nothing was learned; for engines that do not report one. */
   learnedCapacityTokens: number;
+  /** Tokens that the engine held when it had to evict, by its own cache events; 0 while it has not told. */
+  heldCapacityTokens: number;
   /** How often the engine was started again: as Kubernetes counts, or one more as soon as a scrape has shown it. */
   restarts: number;
 }
@@ -32,6 +34,8 @@ const unchanged = (): PodChange => ({ removed: [], added: [], isRestart: false }
 
 /** Start times this close together are one start: the gauge is a float of seconds. */
 const SAME_START_SECONDS = 0.5;
+/** What an engine holds when it evicts differs from time to time; tables are sized anew beyond this. */
+const HELD_DRIFT_MAX = 0.02;
 
 const placeOf = (address: Uint8Array, port: number): string => `${Buffer.from(address).toString('hex')} ${port}`;
 
@@ -114,6 +118,7 @@ export class Pods {
         startedSeconds: 0,
         reportedCapacityTokens: 0,
         learnedCapacityTokens: 0,
+        heldCapacityTokens: 0,
         restarts,
       });
       change.added.push(id);
@@ -151,6 +156,7 @@ export class Pods {
       change.removed.push(pod.id);
       change.added.push(id);
       change.isRestart = !isFirst;
+      pod.heldCapacityTokens = 0;
       pod.id = id;
     }
     return change;
@@ -188,7 +194,21 @@ export class Pods {
   }
 
   #knownCapacityOf(pod: Pod): number {
-    return pod.capacityTokens || this.#capacityTokens || pod.reportedCapacityTokens;
+    return pod.capacityTokens || this.#capacityTokens || pod.heldCapacityTokens || pod.reportedCapacityTokens;
+  }
+
+  /**
+   * Takes what an engine held when it had to evict: the truth, where it has told of all its blocks, else the least that it can hold. True when
+   * the pod's capacity is another now, by more than tables need to follow.
+   */
+  holdCapacity(pod: Pod, tokens: number, isWhole: boolean): boolean {
+    const before = this.capacityTokensOf(pod);
+    if (!isWhole && (before === 0 || tokens <= before)) return false;
+    if (before > 0 && Math.abs(tokens / before - 1) <= HELD_DRIFT_MAX) return false;
+    pod.heldCapacityTokens = tokens;
+    if (this.capacityTokensOf(pod) === before) return false;
+    this.version++;
+    return true;
   }
 
   /** Takes a guess of a pod's capacity; true when it is in force because nothing better is known. */

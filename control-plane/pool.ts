@@ -8,6 +8,8 @@ import { POLICY_CODES } from './engine/frames.ts';
 import type { EndpointRecord, MetricsRecord, PolicyName, PoolRecord } from './engine/frames.ts';
 import type { OutcomeRecord } from './engine/outcomes.ts';
 import { Gateways } from './gateways.ts';
+import { KvListener } from './kv-events/listener.ts';
+import { readKvEvents } from './kv-events/sources.ts';
 import { Learned } from './learned.ts';
 import { LIMITS } from './limits.ts';
 import type { Log } from './log.ts';
@@ -43,6 +45,7 @@ export class Pool {
   readonly table: PoolTable;
   readonly scraper: Scraper;
   readonly learned: Learned;
+  readonly kvEvents: KvListener;
   readonly #parts: PoolParts;
   #settings: PoolSettings;
   #configVersion = 0;
@@ -78,6 +81,19 @@ export class Pool {
       },
       missing: (family) => metrics.missingFamilies.inc({ pool, family }),
     });
+    this.kvEvents = new KvListener(pool, clock, log, metrics, scrapeTimeoutMs, {
+      cleared: (endpoint, timeMs) => {
+        const pod = this.pods.byEndpoint(endpoint);
+        if (pod === undefined || !this.tableClear(pod.id, timeMs)) return;
+        log.info('engine dropped its cache', { pool, endpoint });
+      },
+      held: (endpoint, tokens, isWhole) => {
+        const pod = this.pods.byEndpoint(endpoint);
+        if (pod === undefined || !this.pods.holdCapacity(pod, tokens, isWhole)) return;
+        this.table.podSet(pod.id, this.#capacityBytes(tokens));
+      },
+    });
+    this.kvEvents.configure(readKvEvents(config.kvEvents) ?? { mode: 'off' });
   }
 
   /** Counts every change of settings, endpoints or capacities; a gateway that holds this version needs none of them. */
@@ -104,6 +120,7 @@ export class Pool {
     this.#configVersion++;
     this.scraper.setInterval(settings.scrapeIntervalMs);
     this.pods.setCapacity(settings.capacityTokens);
+    this.kvEvents.configure(readKvEvents(settings.kvEvents) ?? { mode: 'off' });
     this.#apply({ removed: [], added: [], isRestart: false });
     const shown = keys.map((key) => [key, JSON.stringify(settings[key])]);
     this.#parts.log.info('settings changed', { pool: this.name, ...Object.fromEntries(shown) });
@@ -113,11 +130,16 @@ export class Pool {
     const change = this.pods.set(endpoints);
     this.#apply(change);
     this.scraper.set(endpoints.map((endpoint) => endpoint.address.text));
+    this.kvEvents.set(endpoints.map((endpoint) => endpoint.address));
     for (const kept of [this.#queries, this.#capacities]) {
       for (const text of kept.keys()) if (this.pods.byEndpoint(text) === undefined) kept.delete(text);
     }
     const [added, removed] = [change.added.length, change.removed.length];
     this.#parts.log.info('endpoints set', { pool: this.name, endpoints: endpoints.length, added, removed });
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([this.scraper.close(), this.kvEvents.close()]);
   }
 
   /** Takes over the pod ids that a gateway knows from an earlier control plane. */
@@ -162,6 +184,7 @@ export class Pool {
       this.#parts.log.warn('no room in the table', { pool: this.name, endpoint: pod.address.text });
     }
     if (!change.isRestart) return;
+    if (scraped !== undefined) this.kvEvents.restarted(scraped);
     this.#parts.metrics.restarts.inc({ pool: this.name });
     this.#parts.log.info('engine has another start time', { pool: this.name, endpoint: scraped ?? '' });
   }
@@ -241,6 +264,7 @@ export class Pool {
     metrics.settingsVersion.set({ pool }, this.settingsVersion);
     metrics.touchSequence.set({ pool }, Number(this.log.last));
     metrics.touchLogBytes.set({ pool }, this.log.bytes);
+    metrics.kvListening.set({ pool }, this.kvEvents.listening);
     metrics.bytesPerToken.set({ pool }, this.bytesPerToken);
     for (const pod of this.pods.list()) {
       const held = this.table.held(pod.id);
@@ -289,6 +313,7 @@ export class Pool {
           startedSeconds: pod.startedSeconds,
           table: this.table.held(pod.id),
           usage: this.learned.endpoint(pod.address.text),
+          kvEvents: this.kvEvents.state(pod.address.text),
           load: load === undefined ? { inFlight: 0, prefillTokens: 0, usedTokens: 0 } : load,
           metrics: engine === undefined ? null : { ...engine, ...this.scraper.ageMs(engine) },
         };

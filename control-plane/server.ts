@@ -129,7 +129,7 @@ export async function startControlPlane(
   const closePools = async (): Promise<void> => {
     for (const file of files) file?.close();
     await kubernetes?.close();
-    await Promise.all(pools.map((pool) => pool.scraper.close()));
+    await Promise.all(pools.map((pool) => pool.close()));
   };
   const state = (): object => ({
     epoch: sync?.epoch.toString(16) ?? null,

@@ -90,6 +90,15 @@ const values: Record<string, { good: [string, unknown][]; bad: string[] }> = {
     ],
     bad: ['9ms', '11m', '1000', ''],
   },
+  'kv-events': {
+    good: [
+      ['off', 'off'],
+      ['on', 'on'],
+      ['5557', '5557'],
+      ['5557/5558', '5557/5558'],
+    ],
+    bad: ['true', 'ON', '0', '65536', '5557/', '5557/0', '5557,5558', ''],
+  },
   weight: {
     good: [
       ['2', 2],

@@ -27,6 +27,7 @@ test('what is not given gets its default, and pools inherit the intervals', () =
     windowBytes: 0,
     syncIntervalMs: 100,
     scrapeIntervalMs: 1_000,
+    kvEvents: 'off',
   });
   expect(config.pools[1]?.syncIntervalMs).toBe(20);
 });
@@ -38,6 +39,11 @@ test.each([
     { pools: [{ ...pool, policy: 'best' }] },
     'WARMPATH_CONFIG_VALUE_INVALID',
     'pools[0].policy: "best" is not one of prefill-cost',
+  ],
+  [
+    { pools: [{ ...pool, kvEvents: 'yes' }] },
+    'WARMPATH_CONFIG_VALUE_INVALID',
+    'pools[0].kvEvents: "yes" is not off, on, or PORT',
   ],
   [
     { pools: [{ ...pool, mode: 1 }] },

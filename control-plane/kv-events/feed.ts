@@ -1,0 +1,168 @@
+// What one publisher's messages say about its engine's cache: that it was dropped, and how much it held when it had to evict. Messages come
+// numbered; what is missing is asked for again, and what cannot be had again makes the count a lower bound.
+//
+// What an engine holds when it evicts is what it can hold. An engine may not tell that in its metrics, or may tell too much: where several groups
+// of layers share the blocks, as with sliding windows, `num_gpu_blocks` times the block size is a multiple of the truth. So live blocks are
+// counted, each copy of a hash as one reference: a stored block is one more, a removed one is one less, whatever it is called.
+import { LIMITS } from '../limits.ts';
+import { readBatch, readFrames, RefusedMessage } from './message.ts';
+import type { KvBatch, Refusal } from './message.ts';
+
+export interface FeedEvents {
+  /** Messages from a sequence number on, as the publisher still has them; empty where it has no replay. */
+  replay(from: number): Promise<(readonly Uint8Array[])[]>;
+  /** The engine dropped its cache and goes on. */
+  cleared(timeMs: number): void;
+  /** The publisher evicted; what it holds at such times has changed. */
+  held(): void;
+  /** A message was refused and left out. */
+  refused(reason: Refusal, what: string): void;
+  /** Messages were missing, and came again or did not. */
+  gap(result: 'filled' | 'lost', messages: number): void;
+  nowMs(): number;
+}
+
+/** How much of an earlier, larger count is kept with each batch that evicts. */
+const PEAK_KEPT = 0.999;
+
+interface Group {
+  blocks: number;
+  blockTokens: number;
+}
+
+export class KvFeed {
+  readonly #events: FeedEvents;
+  #groups = new Map<number, Group>();
+  /** The sequence number that comes next, and that of the last message that came by itself. */
+  #next = 0;
+  #last = -1;
+  #isWhole = true;
+  #peakTokens = 0;
+  batches = 0;
+
+  constructor(events: FeedEvents) {
+    this.#events = events;
+  }
+
+  /** Tokens that it held when it had to evict; 0 = it never had to. */
+  get peakTokens(): number {
+    return this.#peakTokens;
+  }
+
+  /** Whether every block that came is counted. If not, there may be more than are. */
+  get isWhole(): boolean {
+    return this.#isWhole;
+  }
+
+  /** The last sequence number that was taken, -1 before the first. */
+  get sequence(): number {
+    return this.#next - 1;
+  }
+
+  /** Takes a message as it came. Messages must be taken one after the other. */
+  async take(frames: readonly Uint8Array[]): Promise<void> {
+    let sequence: number;
+    let payload: Uint8Array;
+    try {
+      ({ sequence, payload } = readFrames(frames));
+    } catch (error) {
+      this.#refuse(error);
+      return;
+    }
+    if (this.#last >= 0 && sequence <= this.#last) this.#restarted();
+    this.#last = sequence;
+    // A replay reaches further than what has come by itself.
+    if (sequence < this.#next) return;
+    if (sequence > this.#next) await this.#fill(sequence);
+    if (sequence < this.#next) return;
+    this.#apply(sequence, payload, true);
+  }
+
+  /** Numbers that begin again are those of another engine process, whose cache is empty. */
+  #restarted(): void {
+    this.#groups.clear();
+    this.#next = 0;
+    this.#isWhole = true;
+    this.#peakTokens = 0;
+    this.#events.cleared(this.#events.nowMs());
+  }
+
+  /** Asks for what is missing before a sequence number. */
+  async #fill(before: number): Promise<void> {
+    const missing = before - this.#next;
+    let filled = 0;
+    if (missing <= LIMITS.kvReplayMessages) {
+      for (const frames of await this.#events.replay(this.#next)) {
+        try {
+          const { sequence, payload } = readFrames(frames);
+          if (sequence !== this.#next) continue;
+          if (sequence < before) filled++;
+          this.#apply(sequence, payload, false);
+        } catch (error) {
+          this.#refuse(error);
+        }
+      }
+    }
+    this.#events.gap(filled === missing ? 'filled' : 'lost', missing);
+    if (filled === missing) return;
+    this.#isWhole = false;
+    this.#next = Math.max(this.#next, before);
+  }
+
+  #apply(sequence: number, payload: Uint8Array, isLive: boolean): void {
+    this.#next = sequence + 1;
+    let batch: KvBatch;
+    try {
+      batch = readBatch(payload);
+    } catch (error) {
+      this.#refuse(error);
+      return;
+    }
+    this.batches++;
+    let hasEvicted = false;
+    for (const event of batch.events) {
+      if (event.kind === 'cleared') {
+        this.#groups.clear();
+        this.#isWhole = true;
+        this.#events.cleared(this.#timeOf(batch.timeMs, isLive));
+        continue;
+      }
+      const group = this.#groups.get(event.group) ?? { blocks: 0, blockTokens: 0 };
+      this.#groups.set(event.group, group);
+      if (event.kind === 'stored') {
+        group.blocks += event.blocks;
+        group.blockTokens = event.blockTokens;
+        continue;
+      }
+      if (!hasEvicted) this.#peakTokens = Math.max(this.#peakTokens * PEAK_KEPT, this.#tokens());
+      hasEvicted = true;
+      group.blocks -= event.blocks;
+      // Fewer than none: what went had come before we listened.
+      if (group.blocks < 0) {
+        group.blocks = 0;
+        this.#isWhole = false;
+      }
+    }
+    if (hasEvicted) this.#events.held();
+  }
+
+  /** Each group of layers keeps the tokens that it needs; a prefix is as long as the one that keeps most. */
+  #tokens(): number {
+    let tokens = 0;
+    for (const { blocks, blockTokens } of this.#groups.values()) tokens = Math.max(tokens, blocks * blockTokens);
+    return tokens;
+  }
+
+  /** The engine's own time, unless its clock is set otherwise than ours. */
+  #timeOf(timeMs: number, isLive: boolean): number {
+    const nowMs = this.#events.nowMs();
+    const isOff = isLive && Math.abs(nowMs - timeMs) > LIMITS.kvClockSkewMs;
+    return isOff ? nowMs : Math.min(timeMs, nowMs);
+  }
+
+  #refuse(error: unknown): void {
+    if (!(error instanceof RefusedMessage)) throw error;
+    this.#isWhole = false;
+    this.#events.refused(error.reason, error.message);
+  }
+}
