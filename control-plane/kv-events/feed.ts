@@ -1,12 +1,9 @@
 // What one publisher's messages say about its engine's cache: that it was dropped, and how much it held when it had to evict. Messages come
 // numbered; what is missing is asked for again, and what cannot be had again makes the count a lower bound.
-//
-// What an engine holds when it evicts is what it can hold. An engine may not tell that in its metrics, or may tell too much: where several groups
-// of layers share the blocks, as with sliding windows, `num_gpu_blocks` times the block size is a multiple of the truth. So live blocks are
-// counted, each copy of a hash as one reference: a stored block is one more, a removed one is one less, whatever it is called.
 import { LIMITS } from '../limits.ts';
 import { readBatch, readFrames, RefusedMessage } from './message.ts';
 import type { KvBatch, Refusal } from './message.ts';
+import { Occupancy } from './occupancy.ts';
 
 export interface FeedEvents {
   /** Messages from a sequence number on, as the publisher still has them; empty where it has no replay. */
@@ -22,22 +19,13 @@ export interface FeedEvents {
   nowMs(): number;
 }
 
-/** How much of an earlier, larger count is kept with each batch that evicts. */
-const PEAK_KEPT = 0.999;
-
-interface Group {
-  blocks: number;
-  blockTokens: number;
-}
-
 export class KvFeed {
   readonly #events: FeedEvents;
-  #groups = new Map<number, Group>();
+  #occupancy = new Occupancy();
   /** The sequence number that comes next, and that of the last message that came by itself. */
   #next = 0;
   #last = -1;
   #isWhole = true;
-  #peakTokens = 0;
   batches = 0;
 
   constructor(events: FeedEvents) {
@@ -46,7 +34,7 @@ export class KvFeed {
 
   /** Tokens that it held when it had to evict; 0 = it never had to. */
   get peakTokens(): number {
-    return this.#peakTokens;
+    return this.#occupancy.peakTokens;
   }
 
   /** Whether every block that came is counted. If not, there may be more than are. */
@@ -80,10 +68,9 @@ export class KvFeed {
 
   /** Numbers that begin again are those of another engine process, whose cache is empty. */
   #restarted(): void {
-    this.#groups.clear();
+    this.#occupancy = new Occupancy();
     this.#next = 0;
     this.#isWhole = true;
-    this.#peakTokens = 0;
     this.#events.cleared(this.#events.nowMs());
   }
 
@@ -122,35 +109,21 @@ export class KvFeed {
     let hasEvicted = false;
     for (const event of batch.events) {
       if (event.kind === 'cleared') {
-        this.#groups.clear();
+        this.#occupancy.cleared();
         this.#isWhole = true;
         this.#events.cleared(this.#timeOf(batch.timeMs, isLive));
         continue;
       }
-      const group = this.#groups.get(event.group) ?? { blocks: 0, blockTokens: 0 };
-      this.#groups.set(event.group, group);
       if (event.kind === 'stored') {
-        group.blocks += event.blocks;
-        group.blockTokens = event.blockTokens;
+        this.#occupancy.stored(event.group, event.blocks, event.blockTokens);
         continue;
       }
-      if (!hasEvicted) this.#peakTokens = Math.max(this.#peakTokens * PEAK_KEPT, this.#tokens());
+      if (!hasEvicted) this.#occupancy.evicts();
       hasEvicted = true;
-      group.blocks -= event.blocks;
-      // Fewer than none: what went had come before we listened.
-      if (group.blocks < 0) {
-        group.blocks = 0;
-        this.#isWhole = false;
-      }
+      // What goes without having come had come before we listened.
+      if (!this.#occupancy.removed(event.group, event.blocks)) this.#isWhole = false;
     }
     if (hasEvicted) this.#events.held();
-  }
-
-  /** Each group of layers keeps the tokens that it needs; a prefix is as long as the one that keeps most. */
-  #tokens(): number {
-    let tokens = 0;
-    for (const { blocks, blockTokens } of this.#groups.values()) tokens = Math.max(tokens, blocks * blockTokens);
-    return tokens;
   }
 
   /** The engine's own time, unless its clock is set otherwise than ours. */
