@@ -30,7 +30,7 @@ test('docs/WIRE.md numbers the faults of a frame as the engine does', () => {
 
 test('every code is used somewhere, and carries its status', () => {
   const folder = new URL('../../control-plane/', import.meta.url);
-  const code = readdirSync(folder)
+  const code = readdirSync(folder, { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.ts') && name !== 'errors.ts')
     .map((name) => read(`control-plane/${name}`))
     .join('');
