@@ -54,6 +54,8 @@ export let dispatchedMs: StaticArray<f64> = new StaticArray<f64>(0);
 export let aheadTokens: StaticArray<f64> = new StaticArray<f64>(0);
 /** When its first token was expected, Unix ms. */
 export let releaseMs: StaticArray<f64> = new StaticArray<f64>(0);
+/** Which metrics of its pod were asked whether it had begun, by their time. */
+export let askedMs: StaticArray<f64> = new StaticArray<f64>(0);
 /** Free slots form a list through this array; `freeSlot` is its head. */
 let nextFree: StaticArray<i32> = new StaticArray<i32>(0);
 let freeSlot: i32 = NONE;
@@ -80,6 +82,7 @@ export function slotsInit(streams: u32): void {
   dispatchedMs = new StaticArray<f64>(streams);
   aheadTokens = new StaticArray<f64>(streams);
   releaseMs = new StaticArray<f64>(streams);
+  askedMs = new StaticArray<f64>(streams);
   nextFree = new StaticArray<i32>(streams);
   for (let slot: u32 = 0; slot < streams; slot++) nextFree[slot] = slot + 1 < streams ? <i32>(slot + 1) : NONE;
   freeSlot = streams > 0 ? 0 : NONE;
@@ -105,6 +108,7 @@ export function slotOpen(pool: u32): i32 {
   edgeBytes[slot] = 0;
   kinds[slot] = 0;
   deepestKeys[slot] = 0;
+  askedMs[slot] = 0;
   return slot;
 }
 

@@ -4,16 +4,11 @@
 // ended (or the trailers have come), and leaves its pick in filter state, where the next filter in the chain makes a header of it.
 // Whatever it cannot read is balanced by load and counted with its reason. All state of a request is one record in the
 // tables below, reserved when the VM started; what must happen exactly once has a bit in the record's flags.
+import { isDue } from './begun';
 import { contextAdd, contextRemove, contextsInit, contextSlot } from './contexts';
 import { chainBlockBytes, chainEnds, chainKeys, chainPrompts, chainReason, chainRun } from './engine/chain';
 import { deltaFeed, deltaFound } from './engine/first-token';
-import {
-  DIGEST_PAGES_PER_SCAN,
-  SCANS_MIN,
-  SILENCE_MS_MIN,
-  STREAM_CHUNK_BYTES,
-  STREAMS_PER_SCAN,
-} from './engine/limits';
+import { DIGEST_PAGES_PER_SCAN, SCANS_MIN, STREAM_CHUNK_BYTES, STREAMS_PER_SCAN } from './engine/limits';
 import {
   loadAlive,
   loadDispatch,
@@ -448,7 +443,7 @@ function learn(slot: i32, plugin: Plugin): void {
     plugin.outcomes.add(pods[slot], OUTCOME_COMPLETION_TOKENS, output);
   }
   const cached = usageCachedTokens(slot);
-  // Nothing was believed of a pod that was not picked. Of several prompts, engines tell the cache of the last one only.
+  // Nothing was believed of a pod that was not picked; of several prompts only the last one's cache is told.
   if (cached < 0 || (flags[slot] & (SEVERAL | PREDICTED)) != PREDICTED) return;
   // What was believed is a number of bytes; this prompt's own ratio makes tokens of it, so that only the belief is judged here.
   const ratio = <f64>prompt / <f64>promptBytes[slot];
@@ -473,8 +468,8 @@ function closeScan(slot: i32): void {
 }
 
 /**
- * Releases the prefill of answers that are not streamed at the time when their first token was predicted: they show none,
- * and holding it to the end would make busy pods look busier than they are (POLICY: 1.45 against 1.05). Late streams are looked into.
+ * Releases the prefill of answers that are not streamed when metrics tell that they have begun, or else at the time when their first token was
+ * predicted: they show none, and holding it to the end would make busy pods look busier than they are (POLICY: 1.45 against 1.05). Late streams are looked into.
  */
 export function streamsTick(now: f64): void {
   clockMs = now;
@@ -482,8 +477,7 @@ export function streamsTick(now: f64): void {
   for (let slot: u32 = 0; slot < slotsEnd; slot++) {
     const bits = flags[slot];
     const isStreamed = (bits & STREAMED) != 0;
-    if (!(bits & PREFILL)) continue;
-    if ((isStreamed ? dispatchedMs[slot] + SILENCE_MS_MIN : releaseMs[slot]) > now) continue;
+    if (!(bits & PREFILL) || !isDue(slot, now)) continue;
     if (!isStreamed) flags[slot] = bits & ~PREFILL;
     const pod = pods[slot];
     if (podId(pod) != podIds[slot]) continue;

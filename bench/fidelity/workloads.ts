@@ -87,7 +87,7 @@ function w1({ vocabulary, seconds, seed }: Setting): Session[] {
 /** Long system prompts of many groups in shuffled laps: more than one memory holds, less than both do. */
 function w2({ vocabulary, constants, replicas, seconds, seed }: Setting): Session[] {
   const SYSTEM_TOKENS = 2000;
-  const LOAD = 0.6;
+  const LOAD = 0.45;
   // 1.5 memories of system prompts.
   const groups = Math.round((1.5 * constants.kvTokens) / SYSTEM_TOKENS);
   const random = new Random(seed);
@@ -117,7 +117,7 @@ function w3({ vocabulary, constants, seconds, seed }: Setting): Session[] {
   const COLD_TOKENS = 1200;
   const PREFIXES = 8;
   const HOT_SHARE = 0.8;
-  const LOAD_OF_THE_HOT_ONE = 1;
+  const LOAD_OF_THE_HOT_ONE = 0.85;
   const random = new Random(seed);
   const rate = LOAD_OF_THE_HOT_ONE / (HOT_SHARE * costSeconds(constants, HOT_TOKENS, 330, 5));
   const times = arrivals(random, rate, seconds);

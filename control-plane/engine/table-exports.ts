@@ -83,6 +83,7 @@ export interface TableExports {
   loadForeignSet(source: number, pod: number, n: number, q: number, used: number): void;
   loadForeignClear(source: number): void;
   loadForeignAge(source: number, ageMs: number): void;
+  loadHadBegun(pod: number, sentMs: number, younger: number): number;
   loadMetrics(pod: number, running: number, waiting: number, kvUsage: number, atMs: number): void;
   loadFailure(pod: number, nowMs: number): void;
   loadSuccess(pod: number): void;

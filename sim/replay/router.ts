@@ -42,6 +42,10 @@ export class Router {
   readonly #numbersAt: number;
   readonly #aliveMs: Float64Array;
   readonly #waits: Set<{ sentMs: number; predictedMs: number }>[];
+  /** Requests in flight on each pod in the order in which they were sent, with what releases the prefill of those whose first token is not seen. */
+  readonly #flights: { sentMs: number; release: (() => void) | null }[][];
+  /** Which metrics of each pod were looked at last, by their time. */
+  readonly #askedMs: Float64Array;
   #promptBytes = 0;
   #firstKey = 0n;
 
@@ -55,6 +59,8 @@ export class Router {
     this.#e = e;
     this.#aliveMs = new Float64Array(pods).fill(-Infinity);
     this.#waits = Array.from({ length: pods }, () => new Set());
+    this.#flights = Array.from({ length: pods }, () => []);
+    this.#askedMs = new Float64Array(pods).fill(-Infinity);
     // A block is 256 bytes or more, and a token about 5; twice that leaves room for short blocks.
     const blocks = Math.min(BLOCKS_MAX, Math.ceil((pods * tokens) / 25) + 1024);
     e.tableInit(pods, blocks, BigInt(seed));
@@ -154,6 +160,10 @@ export class Router {
     const bytes = Math.round(outputTokens * this.bytesPerToken);
     this.#e.residencyTouchAnswer(this.#slots[pod]!, EPOCH_MS + nowMs, deepest, bytes);
   }
+  /** Forgets what a pod held at a time. */
+  clear(pod: number, atMs: number): void {
+    this.#e.residencyPodClear(this.#slots[pod]!, EPOCH_MS + atMs);
+  }
   releasePrefill(pod: number, uncachedTokens: number): void {
     this.#e.loadFirstToken(this.#slots[pod]!, uncachedTokens);
   }
@@ -219,8 +229,22 @@ export class Router {
   gatewaysAge(ageMs: number): void {
     this.#e.loadForeignAge(SOURCE_GATEWAYS + POOL, ageMs);
   }
+  /** A request is in flight; `release` is called when metrics tell that it has begun. Gives what ends it. */
+  fly(pod: number, sentMs: number, release: (() => void) | null): () => void {
+    const flight = { sentMs, release };
+    const flights = this.#flights[pod]!;
+    flights.push(flight);
+    return () => void flights.splice(flights.indexOf(flight), 1);
+  }
   metrics(pod: number, { atMs, running, waiting, kvUsage }: Scraped): void {
     this.#e.loadMetrics(this.#slots[pod]!, running, waiting, kvUsage, EPOCH_MS + atMs);
+    if (this.#askedMs[pod] === atMs) return;
+    this.#askedMs[pod] = atMs;
+    const there = this.#flights[pod]!.filter(({ sentMs }) => sentMs <= atMs);
+    for (const [i, { sentMs, release }] of there.entries()) {
+      const younger = there.length - 1 - i;
+      if (this.#e.loadHadBegun(this.#slots[pod]!, EPOCH_MS + sentMs, younger) !== 0) release?.();
+    }
   }
 
   get left(): number {

@@ -143,7 +143,9 @@ export async function replay(
       router.releasePrefill(pod, uncachedTokens);
       gateways.publish(place, pod);
     };
-    // An answer that is not streamed shows no first token; the first tick after its predicted time takes its place.
+    // An answer that is not streamed shows no first token; metrics that tell that it has begun, or the first tick after its predicted time, take
+    // its place.
+    const landed = router.fly(pod, sentMs, isStreamed ? null : release);
     if (!isStreamed) queue.at(Math.ceil((sentMs + predictedMs) / TICK_MS) * TICK_MS, release);
     const watched = isStreamed ? router.watch(pod, sentMs, predictedMs) : () => {};
     const words: string[] = [];
@@ -160,6 +162,7 @@ export async function replay(
       finished: (done, nowMs) => {
         gateways.touchAnswer(place, pod, prompt, done.outputTokens, nowMs);
         if (!isStreamed) router.alive(pod, nowMs);
+        landed();
         router.success(pod);
         router.end(pod, uncachedTokens, isQueued);
         isQueued = false;

@@ -62,6 +62,18 @@ describe('own requests', () => {
   });
 });
 
+test('metrics tell which requests have begun: all but the youngest, as many as wait', () => {
+  const table = onePod();
+  expect(e.loadHadBegun(0, NOW - 1000, 9)).toBe(0);
+  e.loadMetrics(0, 4, 2, 0, NOW);
+  expect([0, 1, 2, 3].map((younger) => e.loadHadBegun(0, NOW - 1000, younger))).toEqual([0, 0, 1, 1]);
+  // What was sent just before may not have been counted yet, what was sent later is not in it.
+  expect([NOW - 50, NOW - 49, NOW + 1].map((sentMs) => e.loadHadBegun(0, sentMs, 2))).toEqual([1, 0, 0]);
+  e.loadMetrics(0, -1, -1, 0, NOW + 1000);
+  expect(e.loadHadBegun(0, NOW - 1000, 9)).toBe(0);
+  expect(table.counters().violations).toBe(0n);
+});
+
 describe("others' requests", () => {
   test('count by age: in full up to 50 ms, half at 250 ms, a sixth at 1 s', () => {
     const table = onePod();
@@ -84,7 +96,7 @@ describe("others' requests", () => {
   });
 
   propertyTest.prop([
-    fc.array(fc.record({ source: fc.nat(41), pod: fc.nat(70), n: fc.double(), q: fc.double(), age: fc.double() })),
+    fc.array(fc.record({ source: fc.nat(79), pod: fc.nat(70), n: fc.double(), q: fc.double(), age: fc.double() })),
   ])('no values make the sums negative or endless', (steps) => {
     const table = onePod();
     for (const { source, pod, n, q, age } of steps) {
@@ -95,7 +107,7 @@ describe("others' requests", () => {
       expect(value).toBeGreaterThanOrEqual(0);
       expect(value).toBeLessThan(1e15);
     }
-    for (let source = 0; source < 40; source++) e.loadForeignClear(source);
+    for (let source = 0; source < 80; source++) e.loadForeignClear(source);
     expect(table.load(0, NOW)).toMatchObject({ inFlight: 0, queuedTokens: 0, usedTokens: 0 });
   });
 });

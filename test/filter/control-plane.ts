@@ -4,7 +4,14 @@
 import { loadEngine } from '../../control-plane/engine/instance.ts';
 import { Frames } from '../../control-plane/engine/frames.ts';
 import type { FrameExports } from '../../control-plane/engine/frame-exports.ts';
-import type { EndpointRecord, Frame, PoolMode, ToolsPosition, TouchRecord } from '../../control-plane/engine/frames.ts';
+import type {
+  EndpointRecord,
+  MetricsRecord,
+  Frame,
+  PoolMode,
+  ToolsPosition,
+  TouchRecord,
+} from '../../control-plane/engine/frames.ts';
 
 export const SECRET = Uint8Array.from({ length: 32 }, (_, i) => i + 1);
 
@@ -44,6 +51,8 @@ export class FakeControlPlane {
   secret: Uint8Array | undefined = SECRET;
   /** Touches that the next answer carries, as if another gateway had made them. */
   touches: TouchRecord[] = [];
+  /** What the pods' metrics said last; every answer tells it again. */
+  metrics: MetricsRecord[] = [];
   /** Which life of the control plane answers. */
   epoch = 7n;
   /** The next answer asks for the whole table. */
@@ -83,6 +92,7 @@ export class FakeControlPlane {
       ...(isNew ? this.#settings() : {}),
       // A snapshot has the section even when it is empty.
       ...(wantsSnapshot || touches.length > 0 ? { touches } : {}),
+      ...(this.metrics.length > 0 ? { metrics: this.metrics } : {}),
       gateway: {
         incarnation: frame.gateway!.incarnation,
         touchesNext: frame.gateway!.touchesNext + BigInt(numbered),

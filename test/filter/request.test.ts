@@ -212,6 +212,33 @@ describe('the first token', () => {
     stream.finish();
   });
 
+  test('of answers that are not streamed has come when metrics say that fewer wait than came later', async () => {
+    gateway = (await Gateway.start({ pods: 1 })).settle();
+    const { plane } = gateway;
+    const metrics = (waiting: number): void => {
+      plane.metrics = [
+        { podId: 1, running: 1, waiting, kvUsage: 0, ageMs: 20, stale: false, ttftMs: 0, ttftRequests: 0 },
+      ];
+    };
+    // So long that their first token is predicted for much later.
+    const streams = [100_000, 200_000, 400_000].map((bytes) => {
+      const stream = gateway.request(0, chat(words(`whole${bytes}`, bytes), 'x', { stream: false }));
+      gateway.settle(20);
+      return stream;
+    });
+    const all = prefill();
+    expect(all).toBeGreaterThan(150_000);
+    metrics(3);
+    expect(prefill()).toBe(all);
+    metrics(2);
+    const last = prefill();
+    expect(last).toBeCloseTo((all * 6) / 7, -3);
+    metrics(0);
+    expect(prefill()).toBe(0);
+    for (const stream of streams) stream.finish();
+    expect(gateway.reports.at(-1)!.load!.every(({ prefillTokens }) => prefillTokens === 0)).toBe(true);
+  });
+
   test('of a chat comes with its first bytes', () => {
     const stream = begin(PATH, chat(words('chat', 8000), 'x'));
     expect(prefill()).toBeGreaterThan(1000);
