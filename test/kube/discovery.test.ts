@@ -34,12 +34,18 @@ let cluster: Cluster;
 beforeAll(async () => {
   cluster = await Cluster.start(mkdtempSync(join(tmpdir(), 'warmpath-kube-')));
   world = new World(cluster, parametersOf({ attach: 'inference-pool', selector: null }));
-  const deployment = world.manifests.find(({ kind }) => kind === 'Deployment');
-  const [container] = (deployment?.spec as { template: { spec: { containers: { args: string[] }[] } } }).template.spec
-    .containers;
-  container?.args.push('--inference-pool=llm/old', '--inference-pool=llm/late', '--service=llm/named');
-  const role = world.manifests.find(({ kind, metadata }) => kind === 'Role' && metadata.namespace === llm);
-  (role?.rules as object[]).push({ apiGroups: [''], resources: ['services'], verbs: ['list', 'watch'] });
+  for (const { kind, metadata, spec, rules } of world.manifests) {
+    if (kind === 'Deployment') {
+      const { template } = spec as { template: { spec: { containers: { args: string[] }[] } } };
+      template.spec.containers[0]?.args.push(
+        '--inference-pool=llm/old',
+        '--inference-pool=llm/late',
+        '--service=llm/named',
+      );
+    } else if (kind === 'Role' && metadata.namespace === llm) {
+      (rules as object[]).push({ apiGroups: [''], resources: ['services'], verbs: ['list', 'watch'] });
+    }
+  }
 
   await cluster.kube.apply([
     poolObject('vllm', 'many', eightPorts),

@@ -131,14 +131,16 @@ describe.each(['service', 'inference-pool'] as const)('attached by %s', (attach)
     }
   });
 
-  if (attach === 'inference-pool')
-    it('with it: a route to the same pool that was there before keeps its endpoint picker', async () => {
+  it.runIf(attach === 'inference-pool')(
+    'with it: a route to the same pool that was there before keeps its endpoint picker',
+    async () => {
       expect((await world.ask(promptOf(1), { host: existing })).status).toBe(200);
       const routes = (await configuration()).join();
       const picker = 'envoy.filters.http.ext_proc';
       const hosts = routes.split('domains').filter((part) => part.includes(picker));
       expect(hosts.filter((part) => part.includes(existing) && !/disabled[^,]{0,6}true/.test(part))).toHaveLength(1);
-    });
+    },
+  );
 
   it('with it: requests of the pool that are not LLM calls pass as they are', async () => {
     const { statusCode, text } = await world.get('/v1/models');

@@ -65,9 +65,14 @@ export class ApiServer {
     const client = `http://127.0.0.1:${etcdPort}`;
     const peer = `http://127.0.0.1:${etcdPort + 1}`;
     this.#etcd = new LabProcess(this.#folder, 'etcd', this.#components.etcd, [
-      ...['--data-dir', join(this.#folder, 'etcd-data'), '--unsafe-no-fsync', '--log-level', 'warn'],
-      ...['--listen-client-urls', client, '--advertise-client-urls', client, '--listen-peer-urls', peer],
-      ...['--initial-advertise-peer-urls', peer, '--initial-cluster', `default=${peer}`],
+      `--data-dir=${join(this.#folder, 'etcd-data')}`,
+      '--unsafe-no-fsync',
+      '--log-level=warn',
+      `--listen-client-urls=${client}`,
+      `--advertise-client-urls=${client}`,
+      `--listen-peer-urls=${peer}`,
+      `--initial-advertise-peer-urls=${peer}`,
+      `--initial-cluster=default=${peer}`,
     ]);
     await this.#etcd.until('etcd answers', async () => (await fetch(`${client}/health`)).ok);
   }

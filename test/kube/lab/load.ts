@@ -16,12 +16,12 @@ export interface LoadEntry {
 export class Load {
   readonly entries: LoadEntry[] = [];
   readonly #workers: Promise<void>[];
-  #isOn = true;
+  readonly #end = new AbortController();
 
   constructor(world: World, hosts: readonly string[], { workers = 2, pauseMs = 40 } = {}) {
     this.#workers = hosts.flatMap((host) =>
       Array.from({ length: workers }, async (_, worker) => {
-        for (let n = 0; this.#isOn; n++) {
+        for (let n = 0; !this.#end.signal.aborted; n++) {
           const entry: LoadEntry = { host, startedMs: Date.now(), status: 0, pod: '', error: '' };
           try {
             // Two of three have been seen before and stay where they are cached; the third is new, and goes where least is done.
@@ -56,7 +56,7 @@ export class Load {
   }
 
   async stop(): Promise<void> {
-    this.#isOn = false;
+    this.#end.abort();
     await Promise.all(this.#workers);
   }
 }

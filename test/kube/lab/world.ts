@@ -6,7 +6,7 @@ import { builtFiles } from '../../../cli/manifests/tree.ts';
 import { defaults, poolHost, shadowService, type Parameters } from '../../../cli/manifests/parameters.ts';
 import { startReplica, type Replica as Engine } from '../../../sim/server.ts';
 import type { KubeData } from './client.ts';
-import { Cluster, gatewayIp, gatewayName, gatewayPort, llm } from './cluster.ts';
+import { gatewayIp, type Cluster, gatewayName, gatewayPort, llm } from './cluster.ts';
 import { mountAccount, Replica, type StateBody } from './control-plane.ts';
 import { until } from './process.ts';
 
