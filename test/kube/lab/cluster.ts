@@ -1,7 +1,7 @@
 // A cluster as Warmpath finds it: API server, istiod, a Gateway with a real Envoy, engines with their pods. The test does what kubelet and the
 // controllers would: it writes pods' status and the EndpointSlices of Services.
 
-import { mkdirSync, readFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { isIPv6 } from 'node:net';
 import { join } from 'node:path';
 import { parseAllDocuments } from 'yaml';
@@ -195,5 +195,7 @@ export class Cluster {
     await this.gateway?.stop();
     await this.istiod?.stop();
     await this.api.stop();
+    // WARMPATH_KUBE_KEEP=1 leaves the logs of all processes for whoever looks for a reason.
+    if (!process.env['WARMPATH_KUBE_KEEP']) rmSync(this.folder, { recursive: true, force: true });
   }
 }
