@@ -52,7 +52,7 @@ export class FakeApi {
     return this;
   }
 
-  api(timeoutMs = 1_000): KubeApi {
+  api(timeoutMs = 10_000): KubeApi {
     const config = new KubeConfig();
     config.loadFromClusterAndUser({ name: 'fake', server: this.url, skipTLSVerify: true }, { name: 'user' });
     return new KubeApi(config, timeoutMs);
