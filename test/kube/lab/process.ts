@@ -81,7 +81,7 @@ export class LabProcess {
 export async function until(
   what: string,
   holds: () => boolean | Promise<boolean>,
-  waitMs = 10_000,
+  waitMs = 40_000,
   isHopeless: () => string | null = () => null,
 ): Promise<void> {
   const endMs = Date.now() + waitMs;
