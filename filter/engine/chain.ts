@@ -65,6 +65,7 @@ let state: u64 = 0;
 let end: u32 = 0;
 let prompts: u32 = 0;
 let window: u32 = 0;
+let wholeBytes: u32 = 0;
 
 // The runs of the message at hand.
 const runHeaders: StaticArray<u64> = new StaticArray<u64>(MESSAGE_RUNS_MAX);
@@ -79,9 +80,9 @@ export function chainKeys(): StaticArray<u64> {
 export function chainEnds(): StaticArray<u32> {
   return ends;
 }
-/** Bytes of one block of the chain; `index` is below the number of its keys. */
+/** Bytes of one block of the chain, a whole one where it is shorter: no engine's own blocks are finer. `index` is below the number of keys. */
 export function chainBlockBytes(index: u32): u32 {
-  return ends[index] - (index > 0 ? ends[index - 1] : 0);
+  return max(ends[index] - (index > 0 ? ends[index - 1] : 0), wholeBytes);
 }
 
 /** Why the last `chainRun` made fewer keys than the prompt has blocks; REASON_NONE when it did not. */
@@ -108,6 +109,7 @@ export function chainRun(slot: i32, toolsPosition: u32): u32 {
   reason = REASON_NONE;
   poolKeys = load<u32>(rec, AT_KEYS);
   window = scanWindowBytes(pool);
+  wholeBytes = load<u32>(rec, AT_BLOCK_BYTES);
   state = chainStep(poolKeys, load<u64>(rec, AT_MODEL_DIGEST), load<u64>(rec, AT_SALT_DIGEST), TAG_SEED);
   const isFirst = toolsPosition == TOOLS_FIRST || (toolsPosition != TOOLS_AFTER_SYSTEM && isLlama(rec));
   walk(rec, isFirst);

@@ -98,7 +98,7 @@ export class Mix {
     this.#random = random;
     this.#models = models;
     const systems = languages.map((language) => {
-      const texts = [700, 1_600, 3_000].map((bytes) => passage(random, language, bytes));
+      const texts = [700, 1_500, 2_600].map((bytes) => passage(random, language, bytes));
       return [language, texts] as const;
     });
     this.#systems = Object.fromEntries(systems) as Record<Language, string[]>;
@@ -146,8 +146,12 @@ export class Mix {
     const at = random.below(this.#chats.length);
     const chat = this.#chats[at]!;
     // The engine takes no more than 4,096 tokens, and some languages need one for each byte.
-    const bytes = (chat.system ?? '').length + chat.turns.reduce((sum, { text }) => sum + Buffer.byteLength(text), 0);
-    if (bytes > 3_000) {
+    const texts = [
+      chat.system ?? '',
+      ...chat.turns.map(({ text }) => text),
+      JSON.stringify(toolsOf(chat.tools, chat.api)),
+    ];
+    if (Buffer.byteLength(texts.join('')) > 3_200) {
       this.#chats.splice(at, 1);
       return this.#opening();
     }
