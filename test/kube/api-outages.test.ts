@@ -125,7 +125,7 @@ it('throttled: 429 until it has room again', async () => {
     90_000,
   ).finally(() => (isOn = false));
   await Promise.all(flood);
-  expect(refused).toBeGreaterThan(10);
+  expect(refused).toBeGreaterThan(0);
   expect(await known()).toEqual([addresses(1, 2, 3), addresses(1, 2, 3)]);
   await world.addEngine('vllm-4', '10.244.2.4');
   await knowEventually(addresses(1, 2, 3, 4), 30_000);
