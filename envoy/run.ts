@@ -47,7 +47,10 @@ export interface RunningEnvoy {
   readonly adminUrl: string;
   /** Port by listener name. */
   readonly ports: Readonly<Record<string, number>>;
-  /** Counters and gauges whose name contains `part`, by their full name. */
+  /**
+   * Counters and gauges whose name contains `part`, by their full name. The filter tells Envoy at its ticks what it has counted; those with
+   * its prefix are asked for after a few, so that they tell all that was before the call.
+   */
   stats(part?: string): Promise<Record<string, number>>;
   /** The statistics as Prometheus reads them. */
   prometheus(): Promise<string>;
@@ -68,6 +71,8 @@ const updateTimeoutMs = 15_000;
 const stopTimeoutMs = 5_000;
 const logTailLines = 25;
 const pollMs = 20;
+const filterPrefix = 'warmpath_';
+const filterLagMs = 30;
 
 /** Envoy did not start, or refused a configuration; the message has its reason. */
 export class EnvoyError extends Error {
@@ -159,6 +164,7 @@ class EnvoyProcess implements RunningEnvoy {
   }
 
   async stats(part = ''): Promise<Record<string, number>> {
+    if (part.startsWith(filterPrefix)) await sleep(filterLagMs);
     const filter = part === '' ? '' : `&filter=${encodeURIComponent(part.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&'))}`;
     const { stats } = JSON.parse(await this.#admin(`/stats?format=json${filter}`)) as {
       stats: { name?: string; value?: number }[];

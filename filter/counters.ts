@@ -2,7 +2,8 @@
 //
 // Names carry their labels as `.label.value` parts, which the gateway's stats tags turn into labels; every set of values is
 // bounded: pools, reasons, policies and results are known, pods are the endpoints of the pool. All ids are defined when the
-// plugin is configured, so that counting on a request is one host call.
+// plugin is configured. A request counts in this VM's memory only; each tick adds up what was counted, so that no counter costs
+// a host call a request. A VM that traps takes along what it counted since its last tick.
 import { REASONS, reasonName } from './engine/reasons';
 import { Journal } from './journal';
 import { metric, metricAdd, metricSet, resultNumber } from './proxy-wasm/host';
@@ -14,6 +15,26 @@ const POLICIES: StaticArray<string> = ['prefill-cost', 'least-request', 'round-r
 
 const NONE: u32 = 0xffff_ffff;
 
+// The places of the counters.
+const PICKS: u32 = 0;
+const FALLBACKS: u32 = PICKS + <u32>POLICIES.length;
+const UNPICKED: u32 = FALLBACKS + REASONS;
+const MOVED: u32 = UNPICKED + 1;
+const FAILURES: u32 = UNPICKED + 2;
+const SILENCES: u32 = UNPICKED + 3;
+const PROMPT_BYTES: u32 = UNPICKED + 4;
+const MATCHED_BYTES: u32 = UNPICKED + 5;
+const PROMPT_TOKENS: u32 = UNPICKED + 6;
+const CACHED_TOKENS: u32 = UNPICKED + 7;
+const PREDICTED_TOKENS: u32 = UNPICKED + 8;
+const LOST: u32 = UNPICKED + 9;
+const UNTOLD: u32 = UNPICKED + 10;
+const SYNCS_OK: u32 = UNPICKED + 11;
+const SYNCS_FAILED: u32 = UNPICKED + 12;
+const SYNCS_REJECTED: u32 = UNPICKED + 13;
+const ELECTIONS: u32 = UNPICKED + 14;
+const COUNTERS: u32 = UNPICKED + 15;
+
 function define(kind: u32, name: string): u32 {
   const label = text(name);
   const status = metric(kind, label);
@@ -21,62 +42,59 @@ function define(kind: u32, name: string): u32 {
   return status == STATUS_OK ? <u32>resultNumber : NONE;
 }
 
-function add(id: u32, amount: i64): void {
-  if (id != NONE && amount != 0) metricAdd(id, amount);
-}
-
 export class Counters {
   journal: Journal = new Journal();
   private prefix: string = '';
-  private picks: StaticArray<u32> = new StaticArray<u32>(POLICIES.length);
-  private fallbacks: StaticArray<u32> = new StaticArray<u32>(REASONS);
-  private moved: u32 = NONE;
-  private unpicked: u32 = NONE;
-  private failures: u32 = NONE;
-  private silences: u32 = NONE;
-  private promptBytes: u32 = NONE;
-  private matchedBytes: u32 = NONE;
-  private promptTokens: u32 = NONE;
-  private cachedTokens: u32 = NONE;
-  private predictedTokens: u32 = NONE;
-  private lost: u32 = NONE;
-  private untold: u32 = NONE;
-  private syncOk: u32 = NONE;
-  private syncFailed: u32 = NONE;
-  private syncRejected: u32 = NONE;
-  private elections: u32 = NONE;
+  /** Envoy's id of each counter, and what was counted since the last tick. */
+  private ids: StaticArray<u32> = new StaticArray<u32>(COUNTERS).fill(NONE);
+  private waiting: StaticArray<u64> = new StaticArray<u64>(COUNTERS);
+  private isWaiting: bool = false;
   private alive: u32 = NONE;
 
   /** Defines every metric of the pool. Allocates: on configuration only. */
   define(pool: string): void {
+    this.flush();
     this.prefix = '.pool.' + pool.replaceAll('.', '_');
     this.journal.name(pool);
-    for (let i = 0; i < POLICIES.length; i++) {
-      this.picks[i] = define(METRIC_COUNTER, 'warmpath_picks_total' + this.prefix + '.policy.' + POLICIES[i]);
-    }
-    for (let i: u32 = 0; i < REASONS; i++) {
-      this.fallbacks[i] = i == 0 ? NONE : this.counter('fallbacks', '.reason.' + reasonName(i));
-    }
-    this.unpicked = this.counter('unpicked', '');
-    this.moved = this.counter('moved', '');
-    this.failures = this.counter('upstream_failures', '');
-    this.silences = this.counter('silent_pods', '');
-    this.promptBytes = this.counter('prompt_bytes', '');
-    this.matchedBytes = this.counter('matched_bytes', '');
-    this.promptTokens = this.counter('prompt_tokens', '');
-    this.cachedTokens = this.counter('cached_tokens', '');
-    this.predictedTokens = this.counter('predicted_cached_tokens', '');
-    this.lost = this.counter('sibling_touches_lost', '');
-    this.untold = this.counter('untold_touches', '');
-    this.syncOk = this.counter('syncs', '.result.ok');
-    this.syncFailed = this.counter('syncs', '.result.failed');
-    this.syncRejected = this.counter('syncs', '.result.rejected');
-    this.elections = this.counter('leader_elections', '');
+    for (let i = 0; i < POLICIES.length; i++) this.counter(PICKS + i, 'picks', '.policy.' + POLICIES[i]);
+    for (let i: u32 = 1; i < REASONS; i++) this.counter(FALLBACKS + i, 'fallbacks', '.reason.' + reasonName(i));
+    this.counter(UNPICKED, 'unpicked', '');
+    this.counter(MOVED, 'moved', '');
+    this.counter(FAILURES, 'upstream_failures', '');
+    this.counter(SILENCES, 'silent_pods', '');
+    this.counter(PROMPT_BYTES, 'prompt_bytes', '');
+    this.counter(MATCHED_BYTES, 'matched_bytes', '');
+    this.counter(PROMPT_TOKENS, 'prompt_tokens', '');
+    this.counter(CACHED_TOKENS, 'cached_tokens', '');
+    this.counter(PREDICTED_TOKENS, 'predicted_cached_tokens', '');
+    this.counter(LOST, 'sibling_touches_lost', '');
+    this.counter(UNTOLD, 'untold_touches', '');
+    this.counter(SYNCS_OK, 'syncs', '.result.ok');
+    this.counter(SYNCS_FAILED, 'syncs', '.result.failed');
+    this.counter(SYNCS_REJECTED, 'syncs', '.result.rejected');
+    this.counter(ELECTIONS, 'leader_elections', '');
     this.alive = define(METRIC_GAUGE, 'warmpath_alive_seconds' + this.prefix);
   }
 
-  private counter(name: string, labels: string): u32 {
-    return define(METRIC_COUNTER, 'warmpath_' + name + '_total' + this.prefix + labels);
+  private counter(index: u32, name: string, labels: string): void {
+    this.ids[index] = define(METRIC_COUNTER, 'warmpath_' + name + '_total' + this.prefix + labels);
+  }
+
+  private add(index: u32, amount: u64): void {
+    this.waiting[index] += amount;
+    this.isWaiting = true;
+  }
+
+  /** Adds what was counted since the last call to Envoy's counters. */
+  flush(): void {
+    if (!this.isWaiting) return;
+    this.isWaiting = false;
+    for (let i: u32 = 0; i < COUNTERS; i++) {
+      const amount = this.waiting[i];
+      if (amount == 0) continue;
+      this.waiting[i] = 0;
+      if (this.ids[i] != NONE) metricAdd(this.ids[i], amount);
+    }
   }
 
   /** A gauge of requests in flight for one pod, found again when the pod is seen again. Allocates: when pods change. */
@@ -95,74 +113,74 @@ export class Counters {
   }
 
   countPick(policy: u32): void {
-    if (policy < <u32>POLICIES.length) add(this.picks[policy], 1);
+    if (policy < <u32>POLICIES.length) this.add(PICKS + policy, 1);
   }
 
   countFallback(reason: u32): void {
     if (reason >= REASONS) return;
-    add(this.fallbacks[reason], 1);
+    this.add(FALLBACKS + reason, 1);
     this.journal.unread(reason);
   }
 
   countUnpicked(): void {
-    add(this.unpicked, 1);
+    this.add(UNPICKED, 1);
     this.journal.unpicked();
   }
 
   countMoved(): void {
-    add(this.moved, 1);
+    this.add(MOVED, 1);
   }
 
   countFailure(): void {
-    add(this.failures, 1);
+    this.add(FAILURES, 1);
   }
 
   /** A pod was found to take requests and to answer none. */
   countSilence(pod: u32): void {
-    add(this.silences, 1);
+    this.add(SILENCES, 1);
     this.journal.silent(pod);
   }
 
   countMatch(promptBytes: u32, matchedBytes: u32): void {
-    add(this.promptBytes, promptBytes);
-    add(this.matchedBytes, matchedBytes);
+    this.add(PROMPT_BYTES, promptBytes);
+    this.add(MATCHED_BYTES, matchedBytes);
   }
 
   /** For whoever looks at the gateway alone. The control plane has the same by pod and kind under other names; the two are not to be added up. */
   countUsage(promptTokens: u32, cachedTokens: u32, predictedTokens: u32): void {
-    add(this.promptTokens, promptTokens);
-    add(this.cachedTokens, cachedTokens);
-    add(this.predictedTokens, predictedTokens);
+    this.add(PROMPT_TOKENS, promptTokens);
+    this.add(CACHED_TOKENS, cachedTokens);
+    this.add(PREDICTED_TOKENS, predictedTokens);
   }
 
   countLost(records: u32): void {
-    add(this.lost, records);
+    this.add(LOST, records);
     this.journal.lost();
   }
 
   /** Touches found no room among those that wait for the control plane. */
   countUntold(records: u32): void {
-    add(this.untold, records);
+    this.add(UNTOLD, records);
   }
 
   countSyncOk(): void {
-    add(this.syncOk, 1);
+    this.add(SYNCS_OK, 1);
     this.journal.syncWorks();
   }
 
   /** A call failed, the last one of so many in a row; 0 is the status of one that brought no answer at all. */
   countSyncFailed(failures: u32, status: u32): void {
-    add(this.syncFailed, 1);
+    this.add(SYNCS_FAILED, 1);
     this.journal.syncFailed(failures, status);
   }
 
   countSyncRejected(error: u32): void {
-    add(this.syncRejected, 1);
+    this.add(SYNCS_REJECTED, 1);
     this.journal.syncRefused(error);
   }
 
   countElection(): void {
-    add(this.elections, 1);
+    this.add(ELECTIONS, 1);
     this.journal.elected();
   }
 

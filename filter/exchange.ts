@@ -2,7 +2,8 @@
 //
 // Each VM that takes part holds one segment: a head with its load counters, and a ring of its last touches. A segment has one
 // writer, so nothing here needs a lock or a compare-and-set but the claim. A record is written before the head that
-// announces it. Siblings are read at every pick, so that a pick is known everywhere at the next pick anywhere.
+// announces it. Siblings are read at a pick, but not twice within a millisecond, and at every tick. What a request changes after its
+// pick waits for the next pick or tick of its VM when there was one a moment ago: under load a request costs two writes.
 import { Claim } from './claim';
 import { Counters } from './counters';
 import {
@@ -24,16 +25,19 @@ import {
   writeLoad,
   writeTouch,
   writeTouchKey,
+  writtenRecord,
+  writtenRecordBytes,
   FRAME_OK,
   KIND_SEGMENT,
   SECTION_LOAD,
+  TOUCH_BYTES,
 } from './engine/frame';
-import { FRAME_BYTES_MAX, CHAIN_BLOCKS_MAX, RING_RECORDS, SEGMENTS_MAX } from './engine/limits';
+import { FRAME_BYTES_MAX, CHAIN_BLOCKS_MAX, RENEWALS_MAX, RING_RECORDS, SEGMENTS_MAX } from './engine/limits';
 import { loadForeignSet, loadOwnN, loadOwnQ, loadOwnUsed, loadSlownessLearn, podSlowness } from './engine/load';
 import { poolBytesPerToken, poolOutputTokens } from './engine/pool';
 import { residencyTouchAnswer } from './engine/residency';
 import { Keyspace, KEY_CLAIM, KEY_HEAD, KEY_RING, KEY_WANT } from './keyspace';
-import { podId, podInPool, podOfId, podSlots } from './pods';
+import { podId, podOfId, podsOfPool, podWords } from './pods';
 import { resultBytes, resultCas, resultPtr, sharedData, sharedDataSet } from './proxy-wasm/host';
 import { STATUS_OK } from './proxy-wasm/status';
 import { applyTouch } from './touches';
@@ -42,8 +46,16 @@ import { applyTouch } from './touches';
 const LEASE_MS: f64 = 1500;
 const HEARTBEAT_MS: f64 = 250;
 
-const region: usize = heap.alloc(128 + CHAIN_BLOCKS_MAX * 12 + 64);
-const REGION_BYTES: u32 = 128 + CHAIN_BLOCKS_MAX * 12 + 64;
+/** All segments, one bit each: there are 64 at most. */
+const ALL: u64 = u64.MAX_VALUE >> (64 - SEGMENTS_MAX);
+/** Heads that tell of no pick are not written more often. */
+const TELL_MS: f64 = 1;
+/** What was read from siblings is new enough for picks within so long. */
+const SIBLINGS_MS: f64 = 1;
+
+/** The longest frame that is written here: a ring record with a pick and all renewals that wait, or a head with all pods. */
+const REGION_BYTES: u32 = 256 + CHAIN_BLOCKS_MAX * 12 + RENEWALS_MAX * (TOUCH_BYTES + 16);
+const region: usize = heap.alloc(REGION_BYTES);
 
 /** Collects touches on their way to the control plane; the leader's. */
 export class Outbox {
@@ -108,11 +120,21 @@ export class Exchange {
   private ringNext: u64 = 0;
   private isDirty: bool = true;
   private publishedMs: f64 = 0;
+  private siblingsMs: f64 = 0;
+  private toldMs: f64 = 0;
+  /** Chains that were touched again since the last ring record, and wait for the next one. */
+  private renewals: u32 = 0;
+  private renewedPods: StaticArray<u32> = new StaticArray<u32>(RENEWALS_MAX);
+  private renewedMs: StaticArray<f64> = new StaticArray<f64>(RENEWALS_MAX);
+  private renewedKeys: StaticArray<u64> = new StaticArray<u64>(RENEWALS_MAX);
+  private answerKeys: StaticArray<u64> = new StaticArray<u64>(RENEWALS_MAX);
+  private answerBytes: StaticArray<u32> = new StaticArray<u32>(RENEWALS_MAX);
   private headCas: StaticArray<u32> = new StaticArray<u32>(SEGMENTS_MAX);
   private headSeenMs: StaticArray<f64> = new StaticArray<f64>(SEGMENTS_MAX);
   private writers: StaticArray<u64> = new StaticArray<u64>(SEGMENTS_MAX);
   private ringRead: StaticArray<u64> = new StaticArray<u64>(SEGMENTS_MAX);
-  private active: StaticArray<bool> = new StaticArray<bool>(SEGMENTS_MAX);
+  /** Segments that some sibling holds, one bit each. */
+  private active: u64 = 0;
 
   constructor(
     private keys: Keyspace,
@@ -126,11 +148,7 @@ export class Exchange {
 
   /** How many VMs of this gateway take part, this one included. */
   members(): u32 {
-    let count: u32 = this.own >= 0 ? 1 : 0;
-    for (let i = 0; i < SEGMENTS_MAX; i++) {
-      if (this.active[i]) count++;
-    }
-    return count;
+    return <u32>popcnt(this.active) + (this.own >= 0 ? 1 : 0);
   }
 
   /** Claims a segment or renews the claim. Called on ticks only: a VM that never ticks must not take part. */
@@ -173,6 +191,7 @@ export class Exchange {
   restartClock(nowMs: f64): void {
     this.claim.restartClock();
     this.publishedMs = 0;
+    this.siblingsMs = 0;
     for (let i = 0; i < SEGMENTS_MAX; i++) this.headSeenMs[i] = nowMs;
   }
 
@@ -180,86 +199,147 @@ export class Exchange {
     this.isDirty = true;
   }
 
+  /** What this VM has in hand has become less: told at once, or under load with the next pick. */
+  tellLess(nowMs: f64): void {
+    this.isDirty = true;
+    if (nowMs - this.toldMs < TELL_MS && nowMs >= this.toldMs) return;
+    this.toldMs = nowMs;
+    this.publishHead(nowMs);
+  }
+
   /** Tells the siblings of a pick: `n` keys with the prompt bytes that each chain of keys reaches. */
   publishTouch(pod: u32, timeMs: f64, keys: StaticArray<u64>, ends: StaticArray<u32>, n: u32): void {
     this.isDirty = true;
-    if (n == 0 || n > CHAIN_BLOCKS_MAX) return;
-    if (this.own < 0 && !this.collects) return;
-    frameBegin(region, REGION_BYTES, KIND_SEGMENT, this.nonce, this.ringNext, 0, 0, 0);
-    if (!writeTouch(podId(pod), 0, timeMs, 0, n)) return;
-    let before: u32 = 0;
-    for (let i: u32 = 0; i < n; i++) {
-      writeTouchKey(i, keys[i], ends[i] - before);
-      before = ends[i];
+    if (n == 0 || n > CHAIN_BLOCKS_MAX || !this.isHeard()) return;
+    this.beginRecord();
+    if (writeTouch(podId(pod), 0, timeMs, 0, n)) {
+      let before: u32 = 0;
+      for (let i: u32 = 0; i < n; i++) {
+        writeTouchKey(i, keys[i], ends[i] - before);
+        before = ends[i];
+      }
+      this.collect(writtenRecord(), writtenRecordBytes());
     }
-    this.publishRecord();
+    this.endRecord();
   }
 
   /**
-   * Touches again what a request that is over has used, and its answer behind it, and tells the siblings. `tokens` is the
+   * Touches again what a request that is over has used, and its answer behind it, and tells the siblings in time. `tokens` is the
    * answer's length; below 0 = the engine has not told it, and it counts as long as others.
    */
   publishAnswer(pod: u32, timeMs: f64, deepestKey: u64, tokens: i32): void {
     const length = tokens >= 0 ? <f64>tokens : poolOutputTokens(this.pool);
     const bytes = <u32>(length * poolBytesPerToken(this.pool));
-    const key = residencyTouchAnswer(pod, timeMs, deepestKey, bytes);
-    this.isDirty = true;
-    if (this.own < 0 && !this.collects) return;
-    frameBegin(region, REGION_BYTES, KIND_SEGMENT, this.nonce, this.ringNext, 0, 0, 0);
-    if (!writeTouch(podId(pod), 0, timeMs, deepestKey, 1)) return;
-    writeTouchKey(0, key, bytes);
-    this.publishRecord();
+    this.renew(pod, timeMs, deepestKey, residencyTouchAnswer(pod, timeMs, deepestKey, bytes), bytes);
   }
 
-  /** Tells the siblings of a chain that they know already, by its deepest key: it is on another pod now. */
+  /** Tells the siblings, in time, of a chain that they know already, by its deepest key: it is on another pod now. */
   publishChain(pod: u32, timeMs: f64, deepestKey: u64): void {
+    this.renew(pod, timeMs, deepestKey, 0, 0);
+  }
+
+  private renew(pod: u32, timeMs: f64, deepestKey: u64, answerKey: u64, answerBytes: u32): void {
     this.isDirty = true;
-    if (deepestKey == 0 || (this.own < 0 && !this.collects)) return;
+    if (deepestKey == 0 || !this.isHeard()) return;
+    const at = this.renewals;
+    this.renewedPods[at] = podId(pod);
+    this.renewedMs[at] = timeMs;
+    this.renewedKeys[at] = deepestKey;
+    this.answerKeys[at] = answerKey;
+    this.answerBytes[at] = answerBytes;
+    this.renewals = at + 1;
+    if (this.renewals == RENEWALS_MAX) this.publishRenewals();
+  }
+
+  /** What waits to be told is about another pool or secret. */
+  forgetTouches(): void {
+    this.renewals = 0;
+    this.outbox.clear();
+  }
+
+  private publishRenewals(): void {
+    if (this.renewals == 0) return;
+    this.beginRecord();
+    this.endRecord();
+  }
+
+  /** Whether anybody takes in what this VM tells. */
+  private isHeard(): bool {
+    return this.own >= 0 || this.collects;
+  }
+
+  /** Begins a ring record with what waits for one. */
+  private beginRecord(): void {
     frameBegin(region, REGION_BYTES, KIND_SEGMENT, this.nonce, this.ringNext, 0, 0, 0);
-    if (writeTouch(podId(pod), 0, timeMs, deepestKey, 0)) this.publishRecord();
-  }
-
-  /** Puts the touch frame that was just written into the ring and, at the leader, into the box. */
-  private publishRecord(): void {
-    const bytes = frameEnd();
-    if (this.own >= 0) {
-      const place = <u32>(this.ringNext % RING_RECORDS);
-      const key = this.keys.of(KEY_RING, <u32>this.own * RING_RECORDS + place);
-      if (sharedDataSet(key.ptr, key.length, region, bytes) == STATUS_OK) this.ringNext++;
+    for (let i: u32 = 0; i < this.renewals; i++) {
+      const answers: u32 = this.answerKeys[i] == 0 ? 0 : 1;
+      if (!writeTouch(this.renewedPods[i], 0, this.renewedMs[i], this.renewedKeys[i], answers)) break;
+      writeTouchKey(0, this.answerKeys[i], this.answerBytes[i]);
+      this.collect(writtenRecord(), writtenRecordBytes());
     }
-    if (this.collects && frameCheck(region, bytes) == FRAME_OK && touchesNext()) this.collect();
+    this.renewals = 0;
   }
 
-  /** Puts the current touch into the box; those that make room for it are not told to the control plane, and counted. */
-  private collect(): void {
-    const dropped = this.outbox.add(touchRecord(), touchRecordBytes());
+  private endRecord(): void {
+    const bytes = frameEnd();
+    if (this.own < 0) return;
+    const key = this.keys.of(KEY_RING, <u32>this.own * RING_RECORDS + <u32>(this.ringNext % RING_RECORDS));
+    if (sharedDataSet(key.ptr, key.length, region, bytes) == STATUS_OK) this.ringNext++;
+  }
+
+  /** Puts a touch record into the box, at the leader; those that make room for it are not told to the control plane, and counted. */
+  private collect(record: usize, bytes: u32): void {
+    if (!this.collects) return;
+    const dropped = this.outbox.add(record, bytes);
     if (dropped > 0) this.counters.countUntold(dropped);
   }
 
-  /** Writes the head if something changed since it was written last, or if it has not been written for a while. */
+  /** What a tick owes the siblings: all that waits, and a sign of life now and then. */
+  publish(nowMs: f64): void {
+    if (this.isHeard()) this.publishRenewals();
+    this.renewals = 0;
+    if (this.isDirty || nowMs - this.publishedMs >= HEARTBEAT_MS) this.publishHead(nowMs);
+  }
+
+  /** Writes the head: what this VM has in hand, and how far its ring has come. */
   publishHead(nowMs: f64): void {
-    if (this.own < 0 || (!this.isDirty && nowMs - this.publishedMs < HEARTBEAT_MS)) return;
+    if (this.own < 0) return;
     this.isDirty = false;
     this.publishedMs = nowMs;
     frameBegin(region, REGION_BYTES, KIND_SEGMENT, this.nonce, this.ringNext, 0, 0, 0);
-    for (let pod: u32 = 0; pod < podSlots(); pod++) {
-      if (!podInPool(pod, this.pool)) continue;
-      const inFlight = <u32>loadOwnN(pod);
-      if (inFlight == 0) continue;
-      const used = <u32>loadOwnUsed(pod);
-      if (!writeLoad(podId(pod), inFlight, <u32>loadOwnQ(pod), used, 0, <f32>podSlowness(pod))) break;
-    }
+    this.writeLoads();
     const bytes = frameEnd();
     const key = this.keys.of(KEY_HEAD, this.own);
     sharedDataSet(key.ptr, key.length, region, bytes);
   }
 
+  private writeLoads(): void {
+    for (let word: u32 = 0; word < podWords(); word++) {
+      for (let rest = podsOfPool(this.pool, word); rest != 0; rest &= rest - 1) {
+        const pod = word * 64 + <u32>ctz(rest);
+        const inFlight = <u32>loadOwnN(pod);
+        if (inFlight == 0) continue;
+        const used = <u32>loadOwnUsed(pod);
+        if (!writeLoad(podId(pod), inFlight, <u32>loadOwnQ(pod), used, 0, <f32>podSlowness(pod))) return;
+      }
+    }
+  }
+
+  /** Takes in what siblings wrote, unless that was done a moment ago. */
+  readSiblingsForPick(nowMs: f64): void {
+    if (nowMs - this.siblingsMs < SIBLINGS_MS && nowMs >= this.siblingsMs) return;
+    this.readSiblings(nowMs, false);
+  }
+
   /** Takes in what siblings wrote. `all`: also look at segments that nobody held so far. */
   readSiblings(nowMs: f64, all: bool): void {
-    for (let i = 0; i < SEGMENTS_MAX; i++) {
-      if (i == this.own || (!all && !this.active[i])) continue;
-      if (this.changedHead(i)) this.readHead(i, nowMs);
-      else if (this.active[i] && nowMs - this.headSeenMs[i] > LEASE_MS) this.forget(i);
+    this.siblingsMs = nowMs;
+    let rest = all ? ALL : this.active;
+    if (this.own >= 0) rest &= ~bitOf(this.own);
+    for (; rest != 0; rest &= rest - 1) {
+      const segment = <i32>ctz(rest);
+      if (this.changedHead(segment)) this.readHead(segment, nowMs);
+      else if (this.active & bitOf(segment) && nowMs - this.headSeenMs[segment] > LEASE_MS) this.forget(segment);
     }
   }
 
@@ -282,8 +362,8 @@ export class Exchange {
       loadForeignSet(segment, pod, loadInFlight(i), loadPrefillTokens(i), loadUsedTokens(i));
       loadSlownessLearn(pod, loadSlowness(i));
     }
-    const isNew = !this.active[segment] || this.writers[segment] != frameEpoch();
-    this.active[segment] = true;
+    const isNew = !(this.active & bitOf(segment)) || this.writers[segment] != frameEpoch();
+    this.active |= bitOf(segment);
     if (isNew) {
       // What a new writer did before we knew of it is still in its ring, as far as the ring reaches.
       this.writers[segment] = frameEpoch();
@@ -310,7 +390,7 @@ export class Exchange {
       }
       while (touchesNext()) {
         applyTouch(this.pool, nowMs);
-        if (this.collects) this.collect();
+        this.collect(touchRecord(), touchRecordBytes());
       }
     }
     this.ringRead[segment] = next;
@@ -318,14 +398,20 @@ export class Exchange {
 
   /** A segment that nobody holds any more: its counters no longer count. */
   private forget(segment: i32): void {
-    if (this.active[segment]) this.zeroSource(segment);
-    this.active[segment] = false;
+    if (this.active & bitOf(segment)) this.zeroSource(segment);
+    this.active &= ~bitOf(segment);
     this.writers[segment] = 0;
   }
 
   private zeroSource(segment: i32): void {
-    for (let pod: u32 = 0; pod < podSlots(); pod++) {
-      if (podInPool(pod, this.pool)) loadForeignSet(segment, pod, 0, 0, 0);
+    for (let word: u32 = 0; word < podWords(); word++) {
+      for (let rest = podsOfPool(this.pool, word); rest != 0; rest &= rest - 1) {
+        loadForeignSet(segment, word * 64 + <u32>ctz(rest), 0, 0, 0);
+      }
     }
   }
+}
+
+function bitOf(segment: i32): u64 {
+  return (<u64>1) << segment;
 }

@@ -12,8 +12,7 @@ import {
 import { ACTION_CONTINUE } from './proxy-wasm/status';
 import {
   streamCreate,
-  streamDelete,
-  streamEnd,
+  streamDone,
   streamRequestBody,
   streamRequestHeaders,
   streamRequestTrailers,
@@ -67,16 +66,8 @@ export function proxy_on_response_body(context: u32, bytes: u32, endOfStream: u3
   return ACTION_CONTINUE;
 }
 
-export function proxy_on_log(context: u32): void {
-  streamEnd(context);
-}
-
+/** The end of a stream or a root. Envoy would also call proxy_on_log before and proxy_on_delete behind; each call into a VM has its price. */
 export function proxy_on_done(context: u32): u32 {
-  streamEnd(context);
+  if (!streamDone(context) && pluginIsRoot(context)) pluginRootDelete(context);
   return 1;
-}
-
-export function proxy_on_delete(context: u32): void {
-  if (pluginIsRoot(context)) pluginRootDelete(context);
-  else streamDelete(context);
 }

@@ -93,6 +93,7 @@ export class Plugin {
     if (poolHash != this.settings.poolHash) {
       podsDrop(this.pool);
       this.settings.reset(poolHash);
+      this.exchange.forgetTouches();
     }
     this.config.assign(config);
     this.counters.define(config.pool.toString());
@@ -138,12 +139,13 @@ export class Plugin {
     const secrets = this.settings.secrets;
     this.settings.read(now);
     // What waits to be told has keys of the secret before.
-    if (this.settings.secrets != secrets) this.exchange.outbox.clear();
+    if (this.settings.secrets != secrets) this.exchange.forgetTouches();
     this.exchange.keepSegment(now);
     this.exchange.readSiblings(now, discovers);
-    this.exchange.publishHead(now);
+    this.exchange.publish(now);
     this.outcomes.publish(this.exchange.own, now);
     this.leader.tick(now, this.config, this.settings, this.gateway);
+    this.counters.flush();
   }
 
   /** The last root went: the plugin was removed from this VM. Its table and pods go, and its claims are given back. */
@@ -152,6 +154,7 @@ export class Plugin {
     this.leader.leave();
     podsDrop(this.pool);
     this.settings.reset(0);
+    this.counters.flush();
     this.hasLeft = true;
   }
 }

@@ -16,7 +16,7 @@ import {
 } from './engine/frame';
 import { podIdOf, POD_DRAIN, POD_READY } from './engine/load';
 import { podFind, podRemove, podSet } from './engine/pods';
-import { residencyPodPool, residencyPods } from './engine/residency';
+import { residencyPodPool, residencyPods, residencyPodWords, residencyPoolWord } from './engine/residency';
 import { Bytes } from './bytes';
 
 const marks: StaticArray<u8> = new StaticArray<u8>(PODS_MAX);
@@ -39,6 +39,16 @@ export function podId(slot: i32): u32 {
 
 export function podInPool(slot: u32, pool: u32): bool {
   return residencyPodPool(slot) == pool;
+}
+
+/** Words of 64 slots each, for podsOfPool(). */
+export function podWords(): u32 {
+  return residencyPodWords();
+}
+
+/** The pods of a pool among the 64 slots from 64 * word on, one bit each. */
+export function podsOfPool(pool: u32, word: u32): u64 {
+  return residencyPoolWord(pool, word);
 }
 
 export function podOfId(pool: u32, id: u32): i32 {

@@ -66,17 +66,12 @@ import {
   OUTCOME_SERVER_ERRORS,
   OUTCOME_TTFT_COUNT,
 } from './engine/frame';
+import { headerFind, headerFindFrom, headersRead, valueBytes, valuePtr } from './headers';
 import { Plugin, pluginAt, pluginOfRoot } from './plugin';
 import { podId, podOfAddress } from './pods';
 import { bufferBytes, header, nowMs, property, resultBytes, resultPtr } from './proxy-wasm/host';
-import {
-  BUFFER_REQUEST_BODY,
-  BUFFER_RESPONSE_BODY,
-  HEADERS_REQUEST,
-  HEADERS_RESPONSE,
-  STATUS_OK,
-} from './proxy-wasm/status';
-import { path, text, textEquals, Text } from './proxy-wasm/text';
+import { BUFFER_REQUEST_BODY, BUFFER_RESPONSE_BODY, HEADERS_RESPONSE, STATUS_OK } from './proxy-wasm/status';
+import { path, text, textBytes, textEquals, textPtr, Text } from './proxy-wasm/text';
 import {
   aheadTokens,
   ANSWERED,
@@ -168,11 +163,12 @@ export function streamRequestHeaders(context: u32, endOfStream: bool): void {
     plugin.counters.countFallback(REASON_CLUSTER);
     return;
   }
-  if (header(HEADERS_REQUEST, HEADER_METHOD) != STATUS_OK || !textEquals(VALUE_POST, resultPtr, resultBytes)) {
+  headersRead();
+  if (!headerFind(HEADER_METHOD) || !textEquals(VALUE_POST, valuePtr, valueBytes)) {
     plugin.counters.countFallback(REASON_METHOD);
     return;
   }
-  const api = header(HEADERS_REQUEST, HEADER_PATH) == STATUS_OK ? apiOfPath(resultPtr, <u32>resultBytes) : API_NONE;
+  const api = headerFind(HEADER_PATH) ? apiOfPath(valuePtr, valueBytes) : API_NONE;
   if (api == API_NONE || api == API_OTHER) {
     // Its route is not held, so no pick can come in time; it is counted on the pod that answers.
     plugin.counters.countFallback(REASON_PATH);
@@ -181,11 +177,7 @@ export function streamRequestHeaders(context: u32, endOfStream: bool): void {
   flags[slot] |= DECIDES;
   kinds[slot] = <u8>((api - API_CHAT) * LANGUAGES);
   if (api == API_RESPONSES || api == API_MESSAGES) flags[slot] |= EARLY;
-  const isEncoded =
-    header(HEADERS_REQUEST, HEADER_ENCODING) == STATUS_OK &&
-    resultBytes > 0 &&
-    !textEquals(VALUE_IDENTITY, resultPtr, resultBytes);
-  if (isEncoded) reasons[slot] = REASON_ENCODING;
+  if (isEncoded()) reasons[slot] = REASON_ENCODING;
   else if (endOfStream) reasons[slot] = REASON_NO_BODY;
   else if (!plugin.settings.hasSecret) reasons[slot] = REASON_NO_SECRET;
   else {
@@ -194,6 +186,15 @@ export function streamRequestHeaders(context: u32, endOfStream: bool): void {
     else flags[slot] |= SCANS;
   }
   if (endOfStream) decide(slot, plugin);
+}
+
+function isEncoded(): bool {
+  const name = textPtr(HEADER_ENCODING);
+  const bytes = <u32>textBytes(HEADER_ENCODING);
+  for (let at = headerFindFrom(name, bytes, 0); at != 0; at = headerFindFrom(name, bytes, at)) {
+    if (valueBytes > 0 && !textEquals(VALUE_IDENTITY, valuePtr, valueBytes)) return true;
+  }
+  return false;
 }
 
 function isOurCluster(plugin: Plugin): bool {
@@ -227,7 +228,7 @@ export function streamRequestTrailers(context: u32): void {
 function decide(slot: i32, plugin: Plugin): void {
   flags[slot] &= ~DECIDES;
   const now = readClock();
-  plugin.exchange.readSiblings(now, false);
+  plugin.exchange.readSiblingsForPick(now);
   let keys: u32 = 0;
   let prompt = bodyBytes[slot];
   if (flags[slot] & SCANS) {
@@ -339,7 +340,7 @@ function followUpstream(slot: i32, plugin: Plugin): void {
   dispatch(slot, actual, tokens, now);
   if (deepestKeys[slot] != 0) residencyTouchChain(actual, now, deepestKeys[slot]);
   plugin.exchange.publishChain(actual, now, deepestKeys[slot]);
-  plugin.exchange.publishHead(now);
+  plugin.exchange.tellLess(now);
 }
 
 export function streamResponseBody(context: u32, bytes: u32, endOfStream: bool): void {
@@ -376,15 +377,20 @@ function firstToken(slot: i32): void {
     plugin.outcomes.add(pod, OUTCOME_TTFT_COUNT, 1);
     plugin.outcomes.addTtft(pod, ttftMs);
   }
-  plugin.exchange.markDirty();
-  plugin.exchange.publishHead(now);
+  plugin.exchange.tellLess(now);
 }
 
-/** The request is over, however it ended. The host says so in more than one callback; only the first finds anything. */
-export function streamEnd(context: u32): void {
+/** The request is over, however it ended, and its context goes away. False when the context is not a request's. */
+export function streamDone(context: u32): bool {
   const slot = contextSlot(context);
-  if (slot < 0) return;
-  flags[slot] &= ~DECIDES;
+  if (slot < 0) return false;
+  end(slot);
+  contextRemove(context);
+  slotClose(slot);
+  return true;
+}
+
+function end(slot: i32): void {
   closeScan(slot);
   if (!(flags[slot] & COUNTED)) return;
   const plugin = pluginAt(plugins[slot]);
@@ -396,8 +402,7 @@ export function streamEnd(context: u32): void {
   }
   settle(slot);
   learn(slot, plugin);
-  plugin.exchange.markDirty();
-  plugin.exchange.publishHead(now);
+  plugin.exchange.tellLess(now);
 }
 
 /**
@@ -453,23 +458,13 @@ function learn(slot: i32, plugin: Plugin): void {
   plugin.outcomes.addCached(pods[slot], kinds[slot], predicted, cached, <f64>edgeBytes[slot] * ratio, queued);
 }
 
-/** The context goes away. */
-export function streamDelete(context: u32): void {
-  const slot = contextSlot(context);
-  if (slot < 0) return;
-  streamEnd(context);
-  contextRemove(context);
-  slotClose(slot);
-}
-
 function closeScan(slot: i32): void {
   if (flags[slot] & SCANS) scanClose(scans[slot]);
   flags[slot] &= ~SCANS;
 }
 
 /**
- * Releases the prefill of answers that are not streamed when metrics tell that they have begun, or else at the time when their first token was
- * predicted: they show none, and holding it to the end would make busy pods look busier than they are (POLICY: 1.45 against 1.05). Late streams are looked into.
+ * Releases the prefill of answers that are not streamed at the time when their first token is predicted: they show none, and holding it to the end would make busy pods look busier than they are (POLICY: 1.45 against 1.05). Late streams are looked into.
  */
 export function streamsTick(now: f64): void {
   clockMs = now;

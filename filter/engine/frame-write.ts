@@ -253,6 +253,14 @@ export function writeTouchKey(index: u32, key: u64, weightBytes: u32): void {
   store<u32>(keys + count * 8 + index * 4, weightBytes);
 }
 
+/** Where the record that was written last lies, and its bytes, until the next one or frameEnd(); 0: there is none. */
+export function writtenRecord(): usize {
+  return record;
+}
+export function writtenRecordBytes(): u32 {
+  return record == 0 ? 0 : <u32>(cursor - record);
+}
+
 /** Copies a touch record as touchRecord() gives it. */
 export function writeTouchRecord(from: usize, bytes: u32): bool {
   if (bytes < TOUCH_BYTES) return false;

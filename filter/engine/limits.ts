@@ -80,6 +80,8 @@ export const NAME_BYTES_MAX: u32 = 128;
 export const LIST_BYTES_MAX: u32 = 4096;
 // "[", 39 characters of an IPv6 address, "]:" and a port of 5 digits, rounded up.
 export const ADDRESS_BYTES_MAX: u32 = 48;
+// A request's headers, serialised, that are read in one piece; larger ones are asked for one by one. Envoy lets 60 KiB through.
+export const HEADERS_BYTES_MAX: u32 = 64 * 1024;
 // Root contexts of one VM: each configuration change makes a new one, and the old one stays while it has streams.
 export const ROOTS_MAX: i32 = 64;
 // VMs of one gateway that tell each other what they pick: its workers and its main thread.
@@ -88,6 +90,8 @@ export const SEGMENTS_MAX: i32 = 64;
 export const SOURCE_GATEWAYS: u32 = 64;
 // Touches that one VM keeps readable for its siblings. They read at every pick and every tick, so this covers a tick.
 export const RING_RECORDS: u32 = 256;
+// Ends of requests that wait to be told to siblings with the next pick or tick.
+export const RENEWALS_MAX: u32 = 32;
 // Frames of touches from the control plane that stay readable for VMs that are behind.
 export const TABLE_RING: u32 = 64;
 // Keys of those frames that a VM applies at one tick, but for the last record: some 3 ms. A snapshot of 16 MiB takes half a second.

@@ -11,7 +11,6 @@ import {
   proxy_get_buffer_status,
   proxy_get_current_time_nanoseconds,
   proxy_get_header_map_pairs,
-  proxy_get_header_map_size,
   proxy_get_header_map_value,
   proxy_get_log_level,
   proxy_get_metric,
@@ -30,8 +29,8 @@ import {
   proxy_set_tick_period_milliseconds,
 } from './env';
 import { environ_get, environ_sizes_get, random_get } from './wasi_snapshot_preview1';
-import { SCRATCH_BYTES, landAt, landInScratch, landed } from './memory';
-import { LOG_INFO, STATUS_INTERNAL_FAILURE, STATUS_INVALID_MEMORY_ACCESS, STATUS_NOT_FOUND, STATUS_OK } from './status';
+import { landAt, landInScratch, landed } from './memory';
+import { LOG_INFO, STATUS_INTERNAL_FAILURE, STATUS_NOT_FOUND, STATUS_OK } from './status';
 import { Text, textBytes, textPtr } from './text';
 
 // The bytes of the last result: where they are, and how many.
@@ -110,8 +109,12 @@ export function propertySet(path: Text, ptr: usize, bytes: usize): u32 {
 // ---- headers and trailers: `map` is one of HEADERS_... and TRAILERS_...
 
 export function header(map: u32, name: Text): u32 {
+  return headerNamed(map, textPtr(name), textBytes(name));
+}
+
+export function headerNamed(map: u32, namePtr: usize, nameBytes: usize): u32 {
   clear();
-  return taken(proxy_get_header_map_value(map, textPtr(name), textBytes(name), out, outBytes));
+  return taken(proxy_get_header_map_value(map, namePtr, nameBytes, out, outBytes));
 }
 
 export function headerAdd(map: u32, name: Text, ptr: usize, bytes: usize): u32 {
@@ -126,15 +129,18 @@ export function headerRemove(map: u32, name: Text): u32 {
   return proxy_remove_header_map_value(map, textPtr(name), textBytes(name));
 }
 
-// The whole map, serialised as in text.ts. Envoy writes it without looking whether there was room for it, so its size is
-// asked for first: with a pair of at least one byte, the serialised form is at most 11 times the plain bytes.
+// The whole map, serialised as in text.ts.
 export function headerPairs(map: u32): u32 {
   clear();
-  const status = proxy_get_header_map_size(map, outBytes);
-  if (status != STATUS_OK) return status;
-  if (load<u32>(outBytes) > <u32>((SCRATCH_BYTES - 64) / 11)) return STATUS_INVALID_MEMORY_ACCESS;
-  clear();
   return taken(proxy_get_header_map_pairs(map, out, outBytes));
+}
+
+// The same, written by the host straight to `ptr`.
+export function headerPairsInto(map: u32, ptr: usize, bytesMax: usize): u32 {
+  landAt(ptr, bytesMax);
+  const status = headerPairs(map);
+  landInScratch();
+  return status;
 }
 
 // ---- buffers: `buffer` is one of BUFFER_...

@@ -9,7 +9,19 @@ const podOf = (gateway: Gateway, worker: number, body: object): string =>
   gateway.picks(gateway.request(worker, body))[0]!;
 
 describe('workers', () => {
-  test("know each other's picks at the next pick, without a tick in between", async () => {
+  test("know each other's picks a millisecond later, without a tick in between", async () => {
+    const gateway = (await Gateway.start({ workers: 4, policy: 1 })).settle();
+    for (let i = 0; i < 4; i++) {
+      const pods = [0, 1, 2, 3].map((worker) => {
+        gateway.host.advance(1.2);
+        return podOf(gateway, worker, chat(words(`p${i}-${worker}-`, 1000), 'x'));
+      });
+      expect(new Set(pods).size).toBe(4);
+      gateway.settle(295.2);
+    }
+  });
+
+  test("go where a sibling's prompt went", async () => {
     const gateway = (await Gateway.start({ workers: 4 })).settle();
     for (let i = 0; i < 12; i++) {
       const system = words(`w${i}-`, 8000);
@@ -17,6 +29,7 @@ describe('workers', () => {
       const home = gateway.picks(first)[0];
       gateway.answer(first);
       for (let worker = 0; worker < 4; worker++) {
+        gateway.host.advance(7);
         const stream = gateway.request(worker, chat(system, `w${worker}`));
         expect(gateway.picks(stream)[0]).toBe(home);
         gateway.answer(stream);
@@ -170,6 +183,7 @@ describe('a control plane', () => {
     const first = gateway.request(0, chat(system, 'x'));
     const home = gateway.picks(first)[0];
     gateway.answer(first);
+    gateway.host.advance(7);
     expect(podOf(gateway, 1, chat(system, 'y'))).toBe(home);
     gateway.answers = true;
     const before = gateway.reports.length;

@@ -341,15 +341,17 @@ test('of the touches that a control plane away for long cannot be told the oldes
   gateway.answers = false;
   const untold = (): number => gateway.metric('warmpath_untold_touches_total.pool.pool');
   let sent = 0;
-  for (; sent < 2000 && untold() === 0; sent++) {
-    gateway.answer(gateway.request(0, chat(words(`t${sent}-`, 60_000), 'x')));
+  let newest = 0;
+  // A look at the counter takes a tick, so it is not looked at after each request.
+  while (sent < 2000 && (sent % 100 !== 0 || untold() === 0)) {
+    newest = gateway.host.nowMs;
+    gateway.answer(gateway.request(0, chat(words(`t${sent++}-`, 60_000), 'x')));
   }
-  const newest = gateway.host.nowMs;
   gateway.reports.length = 0;
   gateway.answers = true;
   gateway.settle(3000);
   // A request is told of twice: when it is picked for and when it has ended.
   expect(untold()).toBeGreaterThan(1);
   expect(gateway.plane.touched()).toHaveLength(sent * 2 - untold());
-  expect(gateway.plane.touched().at(-1)!.timeMs).toBe(newest);
+  expect(gateway.plane.touched().at(-1)!.timeMs).toBeCloseTo(newest, 2);
 });

@@ -17,6 +17,7 @@ test('predictions are told by API and language, with their error in tokens', asy
   const gateway = (await Gateway.start({ workers: 2 })).settle();
   const system = words('s', 8000);
   gateway.answer(gateway.request(0, chat(system, 'x')), { usage: usage(2000, 0) });
+  gateway.settle(10);
   gateway.answer(gateway.request(1, chat(system, 'y')), { usage: usage(2000, 1984) });
   const russian = { ...chat('Отвечай коротко и по существу. '.repeat(200), 'Привет!'), max_tokens: 5 };
   gateway.answer(gateway.request(0, russian, { ':path': '/v1/messages' }), { usage: usage(2500, 0) });
