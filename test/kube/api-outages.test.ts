@@ -105,14 +105,14 @@ it('silent: connections are open and nothing comes, until it goes on', async () 
 it('throttled: 429 until it has room again', async () => {
   const token = await world.cluster.api.serviceAccountToken('warmpath-system', 'warmpath');
   await world.cluster.api.killServer();
-  // One request at a time: nearly everything is told to come back later.
+  // One request at a time: most of a crowd is told to come back later.
   const one = ['--max-requests-inflight=1', '--max-mutating-requests-inflight=1'];
   await world.cluster.api.startServer(['--enable-priority-and-fairness=false', ...one]);
   // The administrator is never refused; the control plane's account is like any other.
   const client = new KubeClient(world.cluster.api.url, token);
   let refused = 0;
   let isOn = true;
-  const flood = Array.from({ length: 30 }, async () => {
+  const flood = Array.from({ length: 60 }, async () => {
     while (isOn) await client.list('v1', 'Pod', 'llm').catch(() => refused++);
   });
   // Each watch is begun anew every 20 s, and meets the crowd then at the latest.

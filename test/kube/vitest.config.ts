@@ -9,7 +9,8 @@ export default defineConfig({
     reporters: ['default', ['json', { outputFile: 'build/test-results-kube.json' }]],
     maxWorkers: 1,
     fileParallelism: false,
-    testTimeout: 180_000,
-    hookTimeout: 180_000,
+    // A cluster takes 15 s to start on a machine that does nothing else, and ten times that on one that does.
+    testTimeout: 400_000,
+    hookTimeout: 400_000,
   },
 });

@@ -3,6 +3,7 @@
 
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
 import { join } from 'node:path';
 import { KubeClient } from './client.ts';
 import type { Components } from './components.ts';
@@ -49,6 +50,7 @@ export class ApiServer {
   }
 
   async start(): Promise<void> {
+    if (await answers(this.url)) throw new Error(`${this.url} is answered already: a cluster was left running`);
     mkdirSync(this.#folder, { recursive: true });
     const key = join(this.#folder, 'account.key');
     if (!existsSync(key)) {
@@ -160,4 +162,13 @@ export class ApiServer {
     await this.#server?.stop();
     await this.#etcd?.stop();
   }
+}
+
+async function answers(url: string): Promise<boolean> {
+  const { hostname, port } = new URL(url);
+  return new Promise((resolve) => {
+    const socket = connect(Number(port), hostname);
+    socket.on('connect', () => resolve(true)).on('error', () => resolve(false));
+    socket.on('connect', () => socket.destroy());
+  });
 }

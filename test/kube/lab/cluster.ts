@@ -62,14 +62,22 @@ export class Cluster {
   static async start(folder: string): Promise<Cluster> {
     mkdirSync(folder, { recursive: true });
     const cluster = new Cluster(folder, await ensureComponents());
-    await cluster.api.start();
-    const documents = cluster.#components.definitions.flatMap((file) => parseAllDocuments(readFileSync(file, 'utf8')));
+    // What is left running would be taken for its own by the next test.
+    await cluster.#begin().catch(async (error: unknown) => {
+      await cluster.stop();
+      throw error;
+    });
+    return cluster;
+  }
+
+  async #begin(): Promise<void> {
+    await this.api.start();
+    const documents = this.#components.definitions.flatMap((file) => parseAllDocuments(readFileSync(file, 'utf8')));
     const definitions = documents.map((document) => document.toJS() as KubeData | null);
     const crds = definitions.filter((one): one is KubeData => one?.kind === 'CustomResourceDefinition');
-    await Promise.all([...crds, ...inferencePoolDefinitions].map(async (crd) => cluster.kube.apply([crd])));
+    await Promise.all([...crds, ...inferencePoolDefinitions].map(async (crd) => this.kube.apply([crd])));
     const namespace = (name: string): KubeData => ({ apiVersion: 'v1', kind: 'Namespace', metadata: { name } });
-    await cluster.kube.apply([namespace('istio-system'), namespace(llm)]);
-    return cluster;
+    await this.kube.apply([namespace('istio-system'), namespace(llm)]);
   }
 
   /** istiod and a Gateway whose pod is a real Envoy. */

@@ -1,11 +1,12 @@
-// Child processes of the lab: each logs into a file, is waited for, and can be ended, paused or killed. Whatever is left ends with the
-// process namespace that the tests run in (test/kube/run.ts).
+// Child processes of the lab: each logs into a file, is waited for, and can be ended, paused or killed. It ends with the test
+// that started it, and whatever is left with the process namespace that all of them run in (test/kube/run.ts).
 
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { closeSync, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { dieWithUs } from '../../../envoy/watchdog.ts';
 
 export class LabProcess {
   readonly name: string;
@@ -30,9 +31,11 @@ export class LabProcess {
       env: { ...process.env, ...environment },
     });
     closeSync(log);
+    const watchdog = dieWithUs(this.pid);
     this.#exited = new Promise((resolve) => {
       this.#child.on('close', () => {
         this.isRunning = false;
+        watchdog.kill('SIGKILL');
         resolve();
       });
       this.#child.on('error', () => {
@@ -67,7 +70,7 @@ export class LabProcess {
   }
 
   /** Waits until something holds, and says what it has logged when it does not in time or when it ends before. */
-  async until(what: string, holds: () => Promise<boolean>, waitMs = 60_000): Promise<void> {
+  async until(what: string, holds: () => Promise<boolean>, waitMs = 180_000): Promise<void> {
     await until(what, holds, waitMs, () => {
       if (this.isRunning) return null;
       return `${this.name} has ended`;
