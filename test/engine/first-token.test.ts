@@ -33,17 +33,19 @@ function foundAfter(text: string): number {
   return -1;
 }
 
-const samples = JSON.parse(readFileSync(new URL('../sim/samples/vllm-apis.json', import.meta.url), 'utf8')) as Record<
-  string,
-  { events?: string[] }
->;
+/** The events of a recorded answer, which stand behind its headers. */
+function recorded(name: string): string[] {
+  const file = new URL(`../vectors/vllm/http/${name}.http`, import.meta.url);
+  const body = readFileSync(file, 'utf8').replaceAll('\r\n', '\n').split('\n\n').slice(1);
+  return body.filter((event) => event.trim() !== '');
+}
 
 describe('recorded streams', () => {
   test.each([
     ['responses_stream', 4],
     ['messages_stream', 2],
   ])('%s: in the event with the first piece of the answer', (name, at) => {
-    const events = samples[name]!.events!;
+    const events = recorded(name);
     const before = events
       .slice(0, at)
       .map((event) => `${event}\n\n`)
