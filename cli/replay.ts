@@ -2,6 +2,7 @@
 
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { existsSync } from 'node:fs';
+import { parseSettings } from '../control-plane/annotation-values.ts';
 import { ENGINE_NAMES, type EngineName } from '../sim/constants.ts';
 import { runJobs } from '../sim/replay/jobs.ts';
 import { REPLAY_POLICIES, type ReplayPolicy } from '../sim/replay/policies.ts';
@@ -26,9 +27,9 @@ What it does
   late as in a real installation. The same seed prints the same bytes, on any number of threads.
 
 Policies
-  Of the gateway: prefill-cost, least-request, round-robin, first-block-hash.
-  Others' rules, for comparison: session (sticky), bounded-hash (consistent hashing with bounded loads), power-of-two,
-  weighted-3:2:2 and weighted-3:5:2 (prefix, queue, memory), threshold-tree (SGLang), kv-decode (Dynamo),
+  Of the gateway: prefill-cost, weighted (--weights), least-request, round-robin, session (sticky), prefix-header
+  (consistent hashing with bounded loads, by the first block), first-block-hash; prefill-cost-first is an earlier form.
+  Others' rules, for comparison: power-of-two, weighted-3:2:2 and weighted-3:5:2 (prefix, queue, memory; polled), threshold-tree (SGLang), kv-decode (Dynamo),
   prefill-x-batch (LMETRIC), longest-match.
 
 What it prints
@@ -56,6 +57,8 @@ interface ReplayFlags {
   notStreamed: number;
   syncInterval: number;
   threads?: number;
+  weights?: { prefix: number; queue: number; kv: number };
+  metrics: boolean;
   json?: boolean;
 }
 
@@ -63,6 +66,12 @@ function positive(text: string): number {
   const value = Number(text);
   if (!(value > 0 && value <= 1e6)) throw new InvalidArgumentError('Expected a number above 0.');
   return value;
+}
+
+function weightsOf(text: string): { prefix: number; queue: number; kv: number } {
+  const weights = parseSettings.weights(text);
+  if (weights === undefined) throw new InvalidArgumentError('Expected PREFIX:QUEUE:KV such as 3:3:2.');
+  return weights;
 }
 
 export function replayCommand(): Command {
@@ -91,6 +100,8 @@ export function replayCommand(): Command {
     .option('--limit <n>', 'requests to play at most', wholeNumber(1, 10_000_000))
     .option('--not-streamed <percent>', 'share of the answers that are not streamed', wholeNumber(0, 100), 0)
     .option('--sync-interval <ms>', 'how often gateways and control plane exchange', wholeNumber(10, 60_000), 50)
+    .option('--weights <prefix:queue:kv>', 'what the policy weighted weighs with (default: 3:3:2)', weightsOf)
+    .option('--no-metrics', 'leave out what engines tell in their metrics')
     .option('--threads <n>', 'threads to run on (default: all cores)', wholeNumber(1, 256))
     .option('--json', 'print the result as one JSON document on standard output')
     .addHelpText('after', details)
@@ -120,8 +131,20 @@ async function compare(source: string, flags: ReplayFlags): Promise<ReplayDocume
   const { policies, seeds } = flags;
   const jobs = policies.flatMap((policy) =>
     Array.from({ length: seeds }, (_, index): ReplayOptions => {
-      const { replicas, engine, routers, workers, rate, limit } = flags;
-      const fixed = { source, policy, seed: index + 1, replicas, engine, routers, workers, rate, limit };
+      const { replicas, engine, routers, workers, rate, limit, weights, metrics } = flags;
+      const fixed = {
+        source,
+        policy,
+        seed: index + 1,
+        replicas,
+        engine,
+        routers,
+        workers,
+        rate,
+        limit,
+        weights,
+        metrics,
+      };
       const { speed = 1, notStreamed, syncInterval } = flags;
       return { ...fixed, speed, notStreamedPercent: notStreamed, syncIntervalMs: syncInterval };
     }),

@@ -6,6 +6,7 @@
 import { parseSettings } from './annotation-values.ts';
 import { POLICIES, POOL_MODES, TOOLS_POSITIONS } from './engine/frames.ts';
 import type { PolicyName, PoolMode, ToolsPosition } from './engine/frames.ts';
+import { PREFIX_HEADER_TYPE, readPrefixHeader, readSessionKey, SESSION_KEY_TYPE } from './engine/policies.ts';
 import { KV_EVENTS_TYPE, readKvEvents } from './kv-events/sources.ts';
 import { LIMITS } from './limits.ts';
 
@@ -16,6 +17,8 @@ export interface PoolSettings {
   mode: PoolMode;
   policy: PolicyName;
   weights: { prefix: number; queue: number; kv: number };
+  sessionKey: string;
+  prefixHeader: string;
   toolsPosition: ToolsPosition;
   blockBytes: number;
   windowBytes: number;
@@ -52,7 +55,7 @@ export interface Annotation<On extends AnnotationObject = AnnotationObject> {
   show(value: never): string;
 }
 
-const { oneOf, integer, real, durationMs, boolean, showDuration } = parseSettings;
+const { oneOf, integer, real, durationMs, boolean, weights, showDuration, showWeights } = parseSettings;
 const nextSync = 'with the next sync of each gateway';
 const asText = (value: unknown): string => String(value);
 
@@ -77,6 +80,39 @@ export const POOL_ANNOTATIONS: readonly Annotation<'pool'>[] = [
     help: 'How a pod is chosen.',
     applied: nextSync,
     parse: oneOf(POLICIES),
+    show: asText,
+  },
+  {
+    key: 'weights',
+    on: 'pool',
+    field: 'weights',
+    type: 'PREFIX:QUEUE:KV such as 3:3:2, numbers from 0 to 1000 and not all of them 0',
+    default: '3:3:2',
+    help: 'What the policy weighted gives for a held prompt, a short queue and free memory.',
+    applied: nextSync,
+    parse: weights,
+    show: showWeights,
+  },
+  {
+    key: 'session-header',
+    on: 'pool',
+    field: 'sessionKey',
+    type: SESSION_KEY_TYPE,
+    default: 'x-session-id',
+    help: 'Where the policy session finds the name of the session. A request without one is picked for by prefill-cost.',
+    applied: nextSync,
+    parse: (text) => (readSessionKey(text) === undefined ? undefined : text),
+    show: asText,
+  },
+  {
+    key: 'prefix-hash-header',
+    on: 'pool',
+    field: 'prefixHeader',
+    type: PREFIX_HEADER_TYPE,
+    default: 'x-prefix-hash',
+    help: "Where the policy prefix-header finds the client's own hash. A request without one is picked for by prefill-cost.",
+    applied: nextSync,
+    parse: (text) => (readPrefixHeader(text) === undefined ? undefined : text),
     show: asText,
   },
   {
@@ -329,11 +365,13 @@ function shortened(text: string): string {
 /** The part of a pool's configuration that annotations may change. */
 export function settingsOf(config: PoolSettings): PoolSettings {
   const { mode, policy, weights, toolsPosition, blockBytes, windowBytes, bytesPerToken, capacityTokens } = config;
-  const { syncIntervalMs, scrapeIntervalMs, kvEvents } = config;
+  const { sessionKey, prefixHeader, syncIntervalMs, scrapeIntervalMs, kvEvents } = config;
   return {
     mode,
     policy,
     weights,
+    sessionKey,
+    prefixHeader,
     toolsPosition,
     blockBytes,
     windowBytes,

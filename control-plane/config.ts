@@ -5,6 +5,7 @@ import { parseAddress } from './address.ts';
 import type { Address } from './address.ts';
 import { POLICIES, POOL_MODES, TOOLS_POSITIONS } from './engine/frames.ts';
 import type { PolicyName, PoolMode, ToolsPosition } from './engine/frames.ts';
+import { PREFIX_HEADER_TYPE, readPrefixHeader, readSessionKey, SESSION_KEY_TYPE } from './engine/policies.ts';
 import { ControlPlaneError, invalid } from './errors.ts';
 import { KV_EVENTS_TYPE, readKvEvents } from './kv-events/sources.ts';
 import { LIMITS } from './limits.ts';
@@ -41,6 +42,9 @@ export interface PoolConfig {
   bytesPerToken: number;
   capacityTokens: number;
   weights: { prefix: number; queue: number; kv: number };
+  /** Where the policies session and prefix-header find their key, as engine/policies.ts reads it. */
+  sessionKey: string;
+  prefixHeader: string;
   syncIntervalMs: number;
   scrapeIntervalMs: number;
   /** Whether the engines' cache events are listened to, as kv-events/sources.ts reads it. */
@@ -107,6 +111,8 @@ export interface PoolOptions {
   bytesPerToken?: number;
   capacityTokens?: number;
   weights?: { prefix: number; queue: number; kv: number };
+  sessionKey?: string;
+  prefixHeader?: string;
   syncIntervalMs?: number;
   scrapeIntervalMs?: number;
   kvEvents?: string;
@@ -191,6 +197,14 @@ const kvEvents: Reader<string> = (value, key) => {
   if (typeof value === 'string' && readKvEvents(value) !== undefined) return value;
   throw invalid(key, value, KV_EVENTS_TYPE);
 };
+const sessionKey: Reader<string> = (value, key) => {
+  if (typeof value === 'string' && readSessionKey(value) !== undefined) return value;
+  throw invalid(key, value, SESSION_KEY_TYPE);
+};
+const prefixHeader: Reader<string> = (value, key) => {
+  if (typeof value === 'string' && readPrefixHeader(value) !== undefined) return value;
+  throw invalid(key, value, PREFIX_HEADER_TYPE);
+};
 const interval = integer(1, 60_000);
 const scrapeInterval = integer(10, 600_000);
 const capacity = integer(0, 0xffff_ffff);
@@ -238,6 +252,8 @@ const POOL_KEYS = [
   'bytesPerToken',
   'capacityTokens',
   'weights',
+  'sessionKey',
+  'prefixHeader',
   'syncIntervalMs',
   'scrapeIntervalMs',
   'kvEvents',
@@ -285,6 +301,19 @@ const ipAddress: Reader<string> = (value, key) => {
   throw invalid(key, value, 'an IP address');
 };
 
+/** What setPolicy() is given beside a policy's name, checked as the configuration is. */
+export function readPolicyOptions(
+  value: unknown,
+): Partial<Pick<PoolConfig, 'weights' | 'sessionKey' | 'prefixHeader'>> {
+  const values = object(value, 'options', ['weights', 'sessionKey', 'prefixHeader']);
+  const given = {
+    weights: optional(values, 'weights', 'options', readWeights, undefined),
+    sessionKey: optional(values, 'sessionKey', 'options', sessionKey, undefined),
+    prefixHeader: optional(values, 'prefixHeader', 'options', prefixHeader, undefined),
+  };
+  return Object.fromEntries(Object.entries(given).filter(([, one]) => one !== undefined));
+}
+
 function readPool(value: unknown, key: string, syncIntervalMs: number, scrapeIntervalMs: number): PoolConfig {
   const values = object(value, key, POOL_KEYS);
   const get = <T, D>(name: (typeof POOL_KEYS)[number], read: Reader<T>, absent: D): T | D =>
@@ -308,6 +337,8 @@ function readPool(value: unknown, key: string, syncIntervalMs: number, scrapeInt
     bytesPerToken: get('bytesPerToken', real(0, 64), 0),
     capacityTokens: get('capacityTokens', capacity, 0),
     weights: get('weights', readWeights, { prefix: 3, queue: 3, kv: 2 }),
+    sessionKey: get('sessionKey', sessionKey, 'x-session-id'),
+    prefixHeader: get('prefixHeader', prefixHeader, 'x-prefix-hash'),
     syncIntervalMs: get('syncIntervalMs', interval, syncIntervalMs),
     scrapeIntervalMs: get('scrapeIntervalMs', scrapeInterval, scrapeIntervalMs),
     kvEvents: get('kvEvents', kvEvents, 'off'),

@@ -36,6 +36,8 @@ export const LIMITS = {
   /** Metrics text of one engine. */
   scrapeBytes: 8 << 20,
   scrapeConcurrency: 64,
+  /** Adapters in use on one pod that gateways are told of. */
+  adaptersPerPod: 16,
   /** After so many intervals without a good scrape the metrics of a pod are called stale. */
   scrapeStaleIntervals: 3,
   endpointsFileBytes: 1 << 20,

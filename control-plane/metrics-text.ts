@@ -24,7 +24,7 @@ export type Family = keyof typeof FAMILIES;
 export const FAMILY_NAMES = Object.keys(FAMILIES) as Family[];
 
 /** A number, or null where the family is missing or not a number. cacheConfig holds the capacity in tokens. */
-export type EngineMetrics = Record<Family, number | null> & { missing: Family[] };
+export type EngineMetrics = Record<Family, number | null> & { missing: Family[]; adapters: string[] };
 
 interface Named {
   family: Family;
@@ -71,6 +71,16 @@ function capacityTokens(labels: string): number {
   return Number.isSafeInteger(tokens) && tokens > 0 && tokens <= 0xffff_ffff ? tokens : Number.NaN;
 }
 
+const ADAPTERS = 'vllm:lora_requests_info';
+
+/** Names of the adapters whose requests run or wait. */
+function adapterNames(labels: string): string[] {
+  const names = ['running_lora_adapters', 'waiting_lora_adapters'].flatMap(
+    (name) => label(labels, name)?.split(',') ?? [],
+  );
+  return [...new Set(names.map((name) => name.trim()).filter((name) => name !== ''))];
+}
+
 function sampleValue(text: string): number {
   // A timestamp may follow the value.
   const value = text.trim().split(/\s/, 1)[0] ?? '';
@@ -99,6 +109,8 @@ function result(family: Family, found: Collected | undefined): number | null {
 
 export function readMetrics(text: string): EngineMetrics {
   const found = new Map<Family, Collected>();
+  let adapters: string[] = [];
+  let adaptersAt = -1;
   for (let at = 0; at < text.length;) {
     const newline = text.indexOf('\n', at);
     const end = newline < 0 ? text.length : newline;
@@ -109,7 +121,17 @@ export function readMetrics(text: string): EngineMetrics {
         const char = text.charCodeAt(nameEnd);
         if (char === BRACE || char === SPACE) break;
       }
-      const named = NAMED.get(text.slice(at, nameEnd));
+      const name = text.slice(at, nameEnd);
+      if (name === ADAPTERS) {
+        // Series of other sets of adapters stay; the value is the time at which one was true, and the newest holds.
+        const valueAt = labelsEnd(text, nameEnd, end);
+        const time = valueAt > 0 ? sampleValue(text.slice(valueAt, end)) : Number.NaN;
+        if (time > adaptersAt) {
+          adaptersAt = time;
+          adapters = adapterNames(text.slice(nameEnd, valueAt));
+        }
+      }
+      const named = NAMED.get(name);
       if (named !== undefined) {
         const hasLabels = text.charCodeAt(nameEnd) === BRACE;
         const valueAt = hasLabels ? labelsEnd(text, nameEnd, end) : nameEnd;
@@ -124,7 +146,7 @@ export function readMetrics(text: string): EngineMetrics {
     }
     at = end + 1;
   }
-  const metrics = { missing: [] as Family[] } as EngineMetrics;
+  const metrics = { missing: [] as Family[], adapters } as EngineMetrics;
   for (const family of FAMILY_NAMES) {
     metrics[family] = result(family, found.get(family));
     if (metrics[family] === null) metrics.missing.push(family);

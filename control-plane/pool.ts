@@ -4,8 +4,8 @@ import type { PoolSettings } from './annotations.ts';
 import { CAPACITY_TOKENS_UNKNOWN, LearnedCapacity } from './capacity.ts';
 import type { Clock } from './clock.ts';
 import type { EndpointConfig, PoolConfig } from './config.ts';
-import { POLICY_CODES } from './engine/frames.ts';
-import type { EndpointRecord, MetricsRecord, PolicyName, PoolRecord } from './engine/frames.ts';
+import { policyKeyOf, POLICY_CODES } from './engine/frames.ts';
+import type { AdapterRecord, EndpointRecord, MetricsRecord, PolicyName, PoolRecord } from './engine/frames.ts';
 import type { OutcomeRecord } from './engine/outcomes.ts';
 import { Gateways } from './gateways.ts';
 import { KvListener } from './kv-events/listener.ts';
@@ -21,6 +21,9 @@ import { Scraper } from './scrape.ts';
 import type { Gate } from './scrape.ts';
 import type { PoolTable } from './table.ts';
 import { TouchLog } from './touch-log.ts';
+
+/** What may be set together with a policy. */
+export type PolicyOptions = Partial<Pick<PoolSettings, 'weights' | 'sessionKey' | 'prefixHeader'>>;
 
 export interface PoolParts {
   hash: bigint;
@@ -105,8 +108,8 @@ export class Pool {
     return this.#settings.policy;
   }
 
-  setPolicy(policy: PolicyName): void {
-    this.configure({ ...this.#settings, policy });
+  setPolicy(policy: PolicyName, options: PolicyOptions): void {
+    this.configure({ ...this.#settings, ...options, policy });
   }
 
   /** Sets what may change while the control plane runs; gateways have it with their next sync. */
@@ -226,8 +229,10 @@ export class Pool {
   settings(): PoolRecord {
     const { mode, toolsPosition, blockBytes, windowBytes, syncIntervalMs, weights } = this.#settings;
     const policy = POLICY_CODES[this.policy];
+    const policyKey = policyKeyOf(this.policy, this.#settings.sessionKey, this.#settings.prefixHeader);
     const { bytesPerToken } = this;
-    return { mode, policy, toolsPosition, blockBytes, windowBytes, syncIntervalMs, bytesPerToken, weights };
+    const record = { mode, policy, toolsPosition, blockBytes, windowBytes, syncIntervalMs, bytesPerToken, weights };
+    return policyKey === undefined ? record : { ...record, policyKey };
   }
 
   /** What is known of all pods, also of those that were never scraped. */
@@ -250,6 +255,15 @@ export class Pool {
     const { running, waiting, kvUsage, ttftMs, ttftRequests } = state;
     const { ageMs, stale } = this.scraper.ageMs(state);
     return { podId: pod.id, running, waiting, kvUsage, ttftMs, ttftRequests, ageMs, stale };
+  }
+
+  /** The adapters in use on the pods that were scraped since a scrape of that number. */
+  adapterRecords(scrapeNumber: number): AdapterRecord[] {
+    return this.scraper.scrapedAfter(scrapeNumber).flatMap((endpoint) => {
+      const podId = this.pods.byEndpoint(endpoint)?.id;
+      const hashes = this.scraper.state(endpoint)?.adapterHashes ?? [];
+      return podId === undefined ? [] : hashes.map((hash) => ({ podId, hash }));
+    });
   }
 
   /** Sets the gauges that are derived from state, when somebody asks for them. */

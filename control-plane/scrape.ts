@@ -41,6 +41,8 @@ export interface EngineState {
   /** The engine's own counters in tokens, as last read. */
   prefixQueries: number | null;
   prefixHits: number | null;
+  /** Adapters of requests that run or wait there, by the hash of their names. */
+  adapterHashes: number[];
 }
 
 export interface ScrapeEvents {
@@ -74,6 +76,7 @@ function emptyState(): EngineState {
     ttftRequests: 0,
     prefixQueries: null,
     prefixHits: null,
+    adapterHashes: [],
   };
 }
 
@@ -273,6 +276,7 @@ export class Scraper {
     state.kvUsage = metrics.kvUsage === null ? null : Math.min(metrics.kvUsage, 1);
     state.prefixQueries = metrics.prefixQueries;
     state.prefixHits = metrics.prefixHits;
+    state.adapterHashes = metrics.adapters.slice(0, LIMITS.adaptersPerPod).map(adapterHash);
     state.scrapedMs = this.#clock.nowMs();
     state.scrapeNumber = ++this.#scrapes;
     this.#order.push(target.endpoint);
@@ -296,6 +300,13 @@ export class Scraper {
     for (const target of this.#targets.values()) clearTimeout(target.timer);
     await this.#agent.destroy();
   }
+}
+
+/** FNV-1a over a name, 32 bits, never 0: as the gateways' engine makes it (filter/engine/adapters.ts). */
+export function adapterHash(name: string): number {
+  let hash = 0x811c9dc5;
+  for (const byte of new TextEncoder().encode(name)) hash = Math.imul(hash ^ byte, 0x01000193);
+  return hash >>> 0 || 1;
 }
 
 function isTimeout(error: unknown): boolean {

@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify';
 import { randomBytes } from 'node:crypto';
 import type { Clock } from './clock.ts';
 import { systemClock } from './clock.ts';
-import { readConfig } from './config.ts';
+import { readConfig, readPolicyOptions } from './config.ts';
 import type { ControlPlaneConfig, ControlPlaneOptions, PoolConfig } from './config.ts';
 import { EndpointsFile, readEndpointsFile } from './endpoints-file.ts';
 import { Frames, POLICIES } from './engine/frames.ts';
@@ -19,6 +19,7 @@ import type { Log } from './log.ts';
 import type { Kubernetes } from './kube/kubernetes.ts';
 import { Metrics } from './metrics.ts';
 import { Pool } from './pool.ts';
+import type { PolicyOptions } from './pool.ts';
 import { Gate } from './scrape.ts';
 import { poolSecrets } from './secret.ts';
 import { Sync } from './sync.ts';
@@ -33,8 +34,8 @@ export interface ControlPlane {
   readonly adminUrl: string;
   /** What GET /v1/state answers. */
   state(): object;
-  /** Sets a pool's policy; gateways have it with their next sync. */
-  setPolicy(pool: string, policy: PolicyName): void;
+  /** Sets a pool's policy, and the weights or the key that it goes by; gateways have it with their next sync. */
+  setPolicy(pool: string, policy: PolicyName, options?: PolicyOptions): void;
   close(): Promise<void>;
 }
 
@@ -228,11 +229,11 @@ export async function startControlPlane(
     port,
     adminUrl,
     state,
-    setPolicy: (name, policy) => {
+    setPolicy: (name, policy, options = {}) => {
       const pool = pools.find((candidate) => candidate.name === name);
       if (pool === undefined) throw new ControlPlaneError('WARMPATH_POOL_UNKNOWN', `there is no pool ${name}`);
       if (!POLICIES.includes(policy)) throw invalid('policy', policy, `one of ${POLICIES.join(', ')}`);
-      pool.setPolicy(policy);
+      pool.setPolicy(policy, readPolicyOptions(options));
     },
     close: async () => {
       isClosed = true;

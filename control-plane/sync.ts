@@ -202,7 +202,9 @@ export class Sync {
     const isNews = !isSameEpoch || frame.settingsVersion !== settingsVersion;
     if (isNews) parts.push(this.#settings(pool, head));
     // Metrics of a scrape are told once: a gateway that misses an answer hears the next scrape. Gateways age them by themselves.
-    const metrics = isNews || wantsSnapshot ? pool.metricsRecords() : pool.metricsAfter(gateway.scrapesTold);
+    const isWhole = isNews || wantsSnapshot;
+    const metrics = isWhole ? pool.metricsRecords() : pool.metricsAfter(gateway.scrapesTold);
+    const adapters = pool.adapterRecords(isWhole ? 0 : gateway.scrapesTold);
     gateway.scrapesTold = pool.scraper.scrapes;
     parts.push(
       this.#frames.encode({
@@ -215,6 +217,7 @@ export class Sync {
           workers: gateway.workers,
           touchesNext: gateway.touchesNext,
         },
+        ...(adapters.length === 0 ? {} : { adapters }),
       }),
     );
     if (wantsSnapshot) {

@@ -11,7 +11,16 @@ import { METRIC_COUNTER, METRIC_GAUGE, STATUS_OK } from './proxy-wasm/status';
 import { text, textFree } from './proxy-wasm/text';
 
 /** Names of the policies by their number on the wire. */
-const POLICIES: StaticArray<string> = ['prefill-cost', 'least-request', 'round-robin', 'first-block-hash'];
+const POLICIES: StaticArray<string> = [
+  'prefill-cost',
+  'least-request',
+  'round-robin',
+  'first-block-hash',
+  'prefill-cost-first',
+  'weighted',
+  'session',
+  'prefix-header',
+];
 
 const NONE: u32 = 0xffff_ffff;
 

@@ -3,8 +3,12 @@
 // The leader writes the frames as they came; every VM looks whether the version of a value changed and, if so, applies it.
 // Without any frame yet there is no secret and there are no endpoints: requests pass and Envoy balances them.
 import { Counters } from './counters';
+import { adaptersAdd, adaptersClear } from './engine/adapters';
 import { secretClear, secretSet } from './engine/digest';
 import {
+  adapterHash,
+  adapterPodId,
+  adaptersCount,
   endpointCount,
   frameBlockBytes,
   frameBytesPerToken,
@@ -15,11 +19,17 @@ import {
   frameKind,
   frameMode,
   framePolicy,
+  framePolicyKeyName,
+  framePolicyKeyNameBytes,
+  framePolicyKeySource,
   framePool,
   frameSecret,
   frameSettingsVersion,
   frameSyncIntervalMs,
   frameToolsPosition,
+  frameWeightKv,
+  frameWeightPrefix,
+  frameWeightQueue,
   frameWindowBytes,
   loadAgeMs,
   loadInFlight,
@@ -50,15 +60,16 @@ import {
   SECTION_METRICS,
   SECTION_POOL,
 } from './engine/frame';
-import { SOURCE_GATEWAYS, TABLE_RING, TABLE_TICK_KEYS } from './engine/limits';
+import { FRAME_KEY_NAME_BYTES_MAX, SOURCE_GATEWAYS, TABLE_RING, TABLE_TICK_KEYS } from './engine/limits';
 import { loadForeignAge, loadForeignSet, loadMetrics, loadSlownessLearn } from './engine/load';
-import { poolBytesPerTokenSet, poolPolicySet, poolUncachedTokens } from './engine/pool';
+import { poolBytesPerTokenSet, poolPolicy, poolPolicySet, poolUncachedTokens, poolWeightsSet } from './engine/pool';
 import { residencyPodClear } from './engine/residency';
 import { scanPoolSet } from './engine/scan';
 import { Keyspace, KEY_METRICS, KEY_POOL, KEY_TABLE, KEY_TABLE_NEXT, KEY_WANT, TABLE_NEXT_BYTES } from './keyspace';
 import { podInPool, podOfId, podsApply, podSlots } from './pods';
 import { resultBytes, resultCas, resultPtr, sharedData, sharedDataSet } from './proxy-wasm/host';
 import { STATUS_OK } from './proxy-wasm/status';
+import { Text, textPtr } from './proxy-wasm/text';
 import { applyTouch } from './touches';
 
 /** Until the settings have come that say otherwise. */
@@ -76,6 +87,9 @@ export class Settings {
   version: u32 = 0;
   policy: u32 = 0;
   toolsPosition: u32 = 0;
+  /** Where the policy's key comes from, 0 = nowhere, and the name of the header or cookie, in memory that stays where it is. */
+  keySource: u8 = 0;
+  keyName: Text = heap.alloc(4 + FRAME_KEY_NAME_BYTES_MAX);
   syncIntervalMs: u32 = SYNC_INTERVAL_MS;
   hasSecret: bool = false;
   private mode: u32 = MODE_OFF;
@@ -137,6 +151,7 @@ export class Settings {
       this.metricsCas = resultCas;
       if (this.isOurs()) {
         this.applyMetrics(nowMs);
+        this.applyAdapters();
         if (frameHas(SECTION_LOAD)) this.applyLoad(nowMs);
       }
     }
@@ -158,8 +173,10 @@ export class Settings {
     if (this.version == 0) this.settledMs = nowMs;
     this.version = frameSettingsVersion();
     this.mode = frameMode();
-    this.policy = framePolicy();
-    poolPolicySet(this.pool, this.policy);
+    poolPolicySet(this.pool, framePolicy());
+    this.policy = poolPolicy(this.pool);
+    poolWeightsSet(this.pool, frameWeightPrefix(), frameWeightQueue(), frameWeightKv());
+    this.takeKey();
     this.toolsPosition = frameToolsPosition();
     this.syncIntervalMs = frameSyncIntervalMs();
     scanPoolSet(this.pool, frameBlockBytes(), frameWindowBytes());
@@ -168,6 +185,13 @@ export class Settings {
     if (!frameHas(SECTION_ENDPOINTS)) return;
     const overflowed = podsApply(this.pool);
     this.counters.journal.settings(this.version, endpointCount(), overflowed);
+  }
+
+  private takeKey(): void {
+    this.keySource = framePolicyKeySource();
+    const bytes = framePolicyKeyNameBytes();
+    store<u32>(this.keyName, bytes);
+    memory.copy(textPtr(this.keyName), framePolicyKeyName(), bytes);
   }
 
   /** Keys made with another secret mean nothing, so a new one empties the table. */
@@ -194,11 +218,21 @@ export class Settings {
       const waiting = flags & METRICS_WAITING ? <f64>metricsWaiting(i) : -1;
       const kvUsage = flags & METRICS_KV_USAGE ? <f64>metricsKvUsage(i) : -1;
       loadMetrics(pod, running, waiting, kvUsage, nowMs - <f64>metricsAgeMs(i));
+      adaptersClear(pod);
       // Where no answer is streamed, nobody but the engine sees a first token. What it had to compute before is known on average.
       const tokens = poolUncachedTokens(this.pool);
       if (metricsTtftRequests(i) > 0 && tokens >= TTFT_TOKENS_MIN) {
         loadSlownessLearn(pod, <f64>metricsTtftMs(i) / 1000 / tokens);
       }
+    }
+  }
+
+  /** What adapters are in use on the pods whose metrics have come with them. */
+  private applyAdapters(): void {
+    const count = adaptersCount();
+    for (let i: u32 = 0; i < count; i++) {
+      const pod = podOfId(this.pool, adapterPodId(i));
+      if (pod >= 0) adaptersAdd(pod, adapterHash(i));
     }
   }
 

@@ -52,7 +52,7 @@ export let deepestKeys: StaticArray<u64> = new StaticArray<u64>(0);
 export let dispatchedMs: StaticArray<f64> = new StaticArray<f64>(0);
 /** Tokens to be computed before its first token when it was sent. */
 export let aheadTokens: StaticArray<f64> = new StaticArray<f64>(0);
-/** When its first token was expected, Unix ms. */
+/** When its first token was expected, Unix ms. Until a request is sent, the bits of its policy's key (pick.ts) lie here. */
 export let releaseMs: StaticArray<f64> = new StaticArray<f64>(0);
 /** Which metrics of its pod were asked whether it had begun, by their time. */
 export let askedMs: StaticArray<f64> = new StaticArray<f64>(0);

@@ -21,7 +21,7 @@ import {
   loadSuccess,
 } from './engine/load';
 import { scanLanguage } from './engine/language';
-import { pickedPod, pickedUncached, policyPick } from './engine/policy';
+import { pickedPod, pickedUncached } from './engine/policy';
 import { poolObserveOutput, poolObservePrompt, poolTokens } from './engine/pool';
 import {
   REASON_CLUSTER,
@@ -67,6 +67,7 @@ import {
   OUTCOME_TTFT_COUNT,
 } from './engine/frame';
 import { headerFind, headerFindFrom, headersRead, valueBytes, valuePtr } from './headers';
+import { pickFor, pickKeyRead } from './pick';
 import { Plugin, pluginAt, pluginOfRoot } from './plugin';
 import { podId, podOfAddress } from './pods';
 import { bufferBytes, header, nowMs, property, resultBytes, resultPtr } from './proxy-wasm/host';
@@ -175,6 +176,7 @@ export function streamRequestHeaders(context: u32, endOfStream: bool): void {
     return;
   }
   flags[slot] |= DECIDES;
+  pickKeyRead(slot, plugin.settings);
   kinds[slot] = <u8>((api - API_CHAT) * LANGUAGES);
   if (api == API_RESPONSES || api == API_MESSAGES) flags[slot] |= EARLY;
   if (isEncoded()) reasons[slot] = REASON_ENCODING;
@@ -248,8 +250,7 @@ function decide(slot: i32, plugin: Plugin): void {
   promptBytes[slot] = prompt;
   if (reasons[slot] != REASON_NONE) plugin.counters.countFallback(reasons[slot]);
   residencyLookup(plugin.pool, chainKeys(), chainEnds(), keys);
-  const first = keys > 0 ? chainKeys()[0] : 0;
-  const picked = plugin.settings.awaitsTable ? 0 : policyPick(plugin.pool, plugin.settings.policy, prompt, first, now);
+  const picked = pickFor(slot, plugin.settings, keys, now);
   if (picked == 0) {
     plugin.counters.countUnpicked();
   } else {

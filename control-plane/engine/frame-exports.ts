@@ -24,6 +24,9 @@ export interface FrameExports {
   frameWeightPrefix(): number;
   frameWeightQueue(): number;
   frameWeightKv(): number;
+  framePolicyKeySource(): number;
+  framePolicyKeyName(): number;
+  framePolicyKeyNameBytes(): number;
   frameSecret(): number;
   endpointCount(): number;
   endpointPodId(index: number): number;
@@ -98,6 +101,10 @@ export interface FrameExports {
   frameRoom(): number;
   frameEnd(): number;
   writeSection(type: number): number;
+  adapterPodId(index: number): number;
+  adapterHash(index: number): number;
+  writeAdapter(podId: number, hash: number): number;
+  writePolicyKey(source: number, name: number, nameBytes: number): number;
   writePool(
     mode: number,
     policy: number,

@@ -1,6 +1,7 @@
 // Frames as plain objects. The bytes are written and validated by the engine itself, so that this side of the wire cannot
 // drift from the filter's; here they are only carried in and out of its memory.
 import type { FrameExports } from './frame-exports.ts';
+import { KEY_SOURCES, type PolicyKey } from './policies.ts';
 import { readOutcomes, writeOutcomes } from './outcomes.ts';
 import type { OutcomesRecord } from './outcomes.ts';
 
@@ -28,22 +29,10 @@ export type FrameErrorName = (typeof FRAME_ERRORS)[number];
 export const FRAME_FLAGS = { wantSnapshot: 1, more: 2, wantTable: 4, table: 8 } as const;
 export type FrameFlag = keyof typeof FRAME_FLAGS;
 
+export * from './policies.ts';
+
 export const POOL_MODES = ['off', 'shadow', 'active'] as const;
 export type PoolMode = (typeof POOL_MODES)[number];
-/** Policies by their number on the wire. `prefill-cost-first` is for replays and tests; a gateway that is told so takes the default. */
-export const POLICY_CODES = {
-  'prefill-cost': 0,
-  'least-request': 1,
-  'round-robin': 2,
-  'first-block-hash': 3,
-  'prefill-cost-first': 4,
-} as const;
-export type EnginePolicy = keyof typeof POLICY_CODES;
-export type PolicyName = Exclude<EnginePolicy, 'prefill-cost-first'>;
-/** What a pool can be set to. */
-export const POLICIES = (Object.keys(POLICY_CODES) as EnginePolicy[]).filter(
-  (name): name is PolicyName => name !== 'prefill-cost-first',
-);
 export const TOOLS_POSITIONS = ['auto', 'after-system', 'first'] as const;
 export type ToolsPosition = (typeof TOOLS_POSITIONS)[number];
 
@@ -57,6 +46,7 @@ export interface PoolRecord {
   syncIntervalMs: number;
   bytesPerToken: number;
   weights: { prefix: number; queue: number; kv: number };
+  policyKey?: PolicyKey;
 }
 
 export interface EndpointRecord {
@@ -89,6 +79,12 @@ export interface MetricsRecord {
   stale: boolean;
   ttftMs: number;
   ttftRequests: number;
+}
+
+/** An adapter that a pod has in use, by the hash of its name. */
+export interface AdapterRecord {
+  podId: number;
+  hash: number;
 }
 
 export interface TouchRecord {
@@ -132,6 +128,7 @@ export interface Frame extends FrameHead {
   touches?: TouchRecord[];
   outcomes?: OutcomesRecord;
   gateway?: GatewayRecord;
+  adapters?: AdapterRecord[];
 }
 
 /** A frame to be written; touches may also be given as chunks of frames that were read. */
@@ -148,7 +145,7 @@ export class FrameError extends Error {
   }
 }
 
-const SECTION = { endpoints: 3, load: 4, metrics: 5, touches: 6, outcomes: 7 } as const;
+const SECTION = { endpoints: 3, load: 4, metrics: 5, touches: 6, outcomes: 7, adapters: 9 } as const;
 const SECTION_POOL = 1;
 const SECTION_GATEWAY = 8;
 const METRICS = { running: 1, waiting: 2, kvUsage: 4, stale: 8 } as const;
@@ -276,6 +273,12 @@ export class Frames {
     if (wasm.frameHas(SECTION.touches)) frame.touches = this.readTouches();
     if (wasm.frameHas(SECTION.outcomes)) frame.outcomes = readOutcomes(wasm);
     if (wasm.frameHas(SECTION_GATEWAY)) frame.gateway = this.#readGateway();
+    if (wasm.frameHas(SECTION.adapters)) {
+      frame.adapters = this.#list(SECTION.adapters, (i) => ({
+        podId: u32(wasm.adapterPodId(i)),
+        hash: u32(wasm.adapterHash(i)),
+      }));
+    }
     return frame;
   }
 
@@ -285,6 +288,7 @@ export class Frames {
 
   #readPool(): PoolRecord {
     const wasm = this.#wasm;
+    const source = KEY_SOURCES[wasm.framePolicyKeySource() - 1];
     return {
       mode: POOL_MODES[wasm.frameMode()] ?? 'off',
       policy: wasm.framePolicy(),
@@ -294,7 +298,12 @@ export class Frames {
       syncIntervalMs: u32(wasm.frameSyncIntervalMs()),
       bytesPerToken: wasm.frameBytesPerToken(),
       weights: { prefix: wasm.frameWeightPrefix(), queue: wasm.frameWeightQueue(), kv: wasm.frameWeightKv() },
+      ...(source === undefined ? {} : { policyKey: { source, name: this.#readPolicyKeyName() } }),
     };
+  }
+
+  #readPolicyKeyName(): string {
+    return text.decode(this.#copy(this.#wasm.framePolicyKeyName(), this.#wasm.framePolicyKeyNameBytes()));
   }
 
   #readEndpoint(i: number): EndpointRecord {
@@ -383,6 +392,9 @@ export class Frames {
     for (const chunk of frame.touchChunks ?? []) this.#writeChunk(chunk);
     if (frame.outcomes) fits(Number(writeOutcomes(wasm, frame.outcomes)));
     if (frame.gateway) this.#writeGateway(frame.gateway);
+    if (frame.adapters) {
+      this.#section(SECTION.adapters, frame.adapters, ({ podId, hash }) => wasm.writeAdapter(podId, hash));
+    }
     return this.#copy(this.#output, wasm.frameEnd());
   }
 
@@ -407,6 +419,11 @@ export class Frames {
         weights.kv,
       ),
     );
+    if (pool.policyKey === undefined) return;
+    const name = bytesOf.encode(pool.policyKey.name);
+    if (name.length > 64) throw new RangeError('the name of a header or cookie has at most 64 bytes');
+    this.#put(this.#scratch, name);
+    fits(this.#wasm.writePolicyKey(KEY_SOURCES.indexOf(pool.policyKey.source) + 1, this.#scratch, name.length));
   }
 
   #writeSecret(secret: Uint8Array): void {

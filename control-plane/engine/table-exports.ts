@@ -89,7 +89,12 @@ export interface TableExports {
   loadSuccess(pod: number): void;
   loadAlive(pod: number, nowMs: number): void;
   loadSilence(pod: number, sentMs: number, predictedMs: number, nowMs: number): number;
-  policyPick(pool: number, policy: number, promptBytes: number, firstKey: bigint, nowMs: number): number;
+  policyPick(pool: number, policy: number, promptBytes: number, key: bigint, adapter: number, nowMs: number): number;
+  poolWeightsSet(pool: number, prefix: number, queue: number, kv: number): void;
+  adapterHashOf(name: number, nameBytes: number): number;
+  adaptersClear(pod: number): void;
+  adaptersAdd(pod: number, hash: number): void;
+  adaptersHas(pod: number, hash: number): number;
   pickedPod(index: number): number;
   pickedUncached(index: number): number;
 }

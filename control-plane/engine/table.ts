@@ -258,8 +258,8 @@ export class Table {
   // Picks.
 
   /** After lookup() of the same pool: up to three pods, best first. */
-  pick(pool: number, policy: number, promptBytes: number, firstKey: bigint, nowMs: number): Pick[] {
-    const count = this.#e.policyPick(pool, policy, promptBytes, firstKey, nowMs);
+  pick(pool: number, policy: number, promptBytes: number, key: bigint, nowMs: number, adapter = 0): Pick[] {
+    const count = this.#e.policyPick(pool, policy, promptBytes, key, adapter, nowMs);
     const picks: Pick[] = [];
     for (let i = 0; i < count; i++) {
       picks.push({ pod: this.#e.pickedPod(i), uncachedTokens: this.#e.pickedUncached(i) >>> 0 });

@@ -20,6 +20,7 @@ const WORD_CHAIN: usize = 36 * 8;
 const AT_KNOWN: usize = 38 * 8;
 const AT_GENERATION: usize = 38 * 8 + 4;
 const POOL_BYTES: usize = 320;
+const POLICY_LABEL: u64 = 0x706f6c6963796b65;
 const LABEL: u64 = 0x687461706d726177; // "warmpath", little-endian
 
 const pools: usize = memory.data(2560, 16);
@@ -118,6 +119,13 @@ export function sipHash(k0: u64, k1: u64, ptr: usize, length: u32, c: u32, d: u3
   let last = (<u64>(length & 255)) << 56;
   for (let at = whole; at < length; at++) last |= (<u64>load<u8>(ptr + at)) << ((at & 7) << 3);
   return sipEnd(scratch, last, c, d);
+}
+
+/** A hash of bytes under the pool's secret that is no block's key; never 0. */
+export function secretHash(pool: u32, ptr: usize, length: u32): u64 {
+  const keys = poolKeys(pool);
+  const k0 = load<u64>(keys, WORD_CHAIN) ^ POLICY_LABEL;
+  return max(sipHash(k0, load<u64>(keys, WORD_CHAIN + 8), ptr, length, 1, 3), 1);
 }
 
 /** One step of a chain: SipHash-1-3 under the pool's chain key of three words (the published function of their 24 bytes). */

@@ -1,5 +1,5 @@
 // Validation of a frame: everything that is later read is proved here, once, so that reading cannot fail.
-import { FRAME_BYTES_MAX, FRAME_NAME_BYTES_MAX, FRAME_TOUCH_KEYS_MAX } from './limits';
+import { FRAME_BYTES_MAX, FRAME_KEY_NAME_BYTES_MAX, FRAME_NAME_BYTES_MAX, FRAME_TOUCH_KEYS_MAX } from './limits';
 import {
   FRAME_MAGIC,
   FRAME_VERSION,
@@ -15,8 +15,11 @@ import {
   SECTION_TOUCHES,
   SECTION_OUTCOMES,
   SECTION_GATEWAY,
+  SECTION_ADAPTERS,
   SECTIONS,
   POOL_BYTES,
+  POOL_KEY_BYTES,
+  KEY_SOURCE_COOKIE,
   SECRET_BYTES,
   ENDPOINT_BYTES,
   LOAD_BYTES,
@@ -29,6 +32,7 @@ import {
   KIND_APIS,
   LANGUAGES,
   GATEWAY_BYTES,
+  ADAPTER_BYTES,
   TOUCH_CLEAR,
   FRAME_OK,
   FRAME_ERROR_SHORT,
@@ -48,8 +52,8 @@ import {
 
 // Which sections may stand in which kind: bit t for section type t.
 const ALLOWED_REPORT: u32 = 0b111011000; // endpoints, load, touches, outcomes, gateway
-const ALLOWED_DELTA: u32 = 0b101111110; // pool, secret, endpoints, load, metrics, touches, gateway
-const ALLOWED_SEGMENT: u32 = 0b111111110; // workers of one gateway share everything
+const ALLOWED_DELTA: u32 = 0b1101111110; // pool, secret, endpoints, load, metrics, touches, gateway, adapters
+const ALLOWED_SEGMENT: u32 = 0b1111111110; // workers of one gateway share everything
 
 // The frame that was checked last: its base, and the payload address and record count of each section (0 = absent).
 // frame-read.ts reads these; walk is the position among the touches: the next record and the current one.
@@ -125,14 +129,39 @@ function sound64(value: f64): bool {
   return value >= 0 && value - value == 0;
 }
 
+/** A name in visible ASCII, filled up with zeros: it ends up in logs, labels and header look-ups. */
+function soundName(name: usize, nameBytes: u32, padded: u32): bool {
+  for (let i: u32 = 0; i < padded; i++) {
+    const char = load<u8>(name + i);
+    if (i < nameBytes ? char < 0x21 || char > 0x7e : char != 0) return false;
+  }
+  return true;
+}
+
+/** Where a policy's key comes from: source, three zero bytes, u32 bytes of the name, the name. */
+function checkPoolKey(at: usize, bytes: u32): u32 {
+  if (bytes < POOL_KEY_BYTES) return FRAME_ERROR_COUNT;
+  const source = load<u32>(at);
+  const nameBytes = load<u32>(at, 4);
+  if (source == 0 || source > KEY_SOURCE_COOKIE) return FRAME_ERROR_VALUE;
+  if (nameBytes == 0 || nameBytes > FRAME_KEY_NAME_BYTES_MAX) return FRAME_ERROR_VALUE;
+  const padded = (nameBytes + 7) & ~7;
+  if (bytes != POOL_KEY_BYTES + padded) return FRAME_ERROR_COUNT;
+  return soundName(at + POOL_KEY_BYTES, nameBytes, padded) ? FRAME_OK : FRAME_ERROR_VALUE;
+}
+
 function checkPool(at: usize, bytes: u32): u32 {
-  if (bytes != POOL_BYTES) return FRAME_ERROR_COUNT;
+  if (bytes < POOL_BYTES) return FRAME_ERROR_COUNT;
   const blockBytes = load<u32>(at, 4);
   const syncIntervalMs = load<u32>(at, 12);
   if (load<u8>(at) > 2 || load<u8>(at, 2) > 2 || load<u8>(at, 3) != 0) return FRAME_ERROR_VALUE;
   if (blockBytes < 16 || blockBytes > 65536 || syncIntervalMs == 0 || syncIntervalMs > 60000) return FRAME_ERROR_VALUE;
   for (let offset: usize = 16; offset < 32; offset += 4) {
     if (!sound32(load<f32>(at + offset))) return FRAME_ERROR_VALUE;
+  }
+  if (bytes > POOL_BYTES) {
+    const code = checkPoolKey(at + POOL_BYTES, bytes - POOL_BYTES);
+    if (code != FRAME_OK) return code;
   }
   counts[SECTION_POOL] = 1;
   return FRAME_OK;
@@ -144,11 +173,13 @@ function checkRecord(type: u16, at: usize): bool {
     return load<u16>(at, 4) != 0 && load<u16>(at, 6) <= 3 && sound32(load<f32>(at, 24)) && sound64(load<f64>(at, 32));
   }
   if (type == SECTION_LOAD) return sound32(load<f32>(at, 20));
+  if (type == SECTION_ADAPTERS) return load<u32>(at, 4) != 0;
   return sound32(load<f32>(at, 12)) && load<u32>(at, 20) <= 15 && sound32(load<f32>(at, 24)); // metrics
 }
 
 function recordBytesOf(type: u16): u32 {
   if (type == SECTION_ENDPOINTS) return ENDPOINT_BYTES;
+  if (type == SECTION_ADAPTERS) return ADAPTER_BYTES;
   return type == SECTION_LOAD ? LOAD_BYTES : METRICS_BYTES;
 }
 
@@ -231,12 +262,7 @@ function checkGateway(at: usize, bytes: u32): u32 {
   if (nameBytes == 0 || nameBytes > FRAME_NAME_BYTES_MAX) return FRAME_ERROR_VALUE;
   const padded = (nameBytes + 7) & ~7;
   if (bytes != GATEWAY_BYTES + padded) return FRAME_ERROR_COUNT;
-  const name = at + GATEWAY_BYTES;
-  for (let i: u32 = 0; i < padded; i++) {
-    const char = load<u8>(name + i);
-    // The name ends up in logs and labels, so it is visible ASCII; the rest is zero.
-    if (i < nameBytes ? char < 0x21 || char > 0x7e : char != 0) return FRAME_ERROR_VALUE;
-  }
+  if (!soundName(at + GATEWAY_BYTES, nameBytes, padded)) return FRAME_ERROR_VALUE;
   counts[SECTION_GATEWAY] = 1;
   return FRAME_OK;
 }

@@ -28,9 +28,14 @@ export const SECTION_METRICS: u16 = 5;
 export const SECTION_TOUCHES: u16 = 6;
 export const SECTION_OUTCOMES: u16 = 7;
 export const SECTION_GATEWAY: u16 = 8;
-export const SECTIONS: u16 = 8;
+export const SECTION_ADAPTERS: u16 = 9;
+export const SECTIONS: u16 = 9;
 
 export const POOL_BYTES: u32 = 32;
+// What may follow the pool's settings: where the policies session and prefix-header find their key.
+export const POOL_KEY_BYTES: u32 = 8;
+export const KEY_SOURCE_HEADER: u8 = 1;
+export const KEY_SOURCE_COOKIE: u8 = 2;
 export const SECRET_BYTES: u32 = 32;
 export const ENDPOINT_BYTES: u32 = 40;
 export const LOAD_BYTES: u32 = 24;
@@ -41,6 +46,7 @@ export const OUTCOMES_HEADER_BYTES: u32 = 16;
 export const OUTCOME_BYTES: u32 = 120;
 export const OUTCOME_KIND_BYTES: u32 = 152;
 export const GATEWAY_BYTES: u32 = 24;
+export const ADAPTER_BYTES: u32 = 8;
 
 export const ENDPOINT_READY: u16 = 1;
 export const ENDPOINT_DRAIN: u16 = 2;

@@ -2,6 +2,10 @@
 // reads as zero.
 import { counts, frameBase, payloads, touchBytesOf, walk } from './frame-check';
 import {
+  ADAPTER_BYTES,
+  POOL_BYTES,
+  POOL_KEY_BYTES,
+  SECTION_ADAPTERS,
   SECTION_POOL,
   SECTION_SECRET,
   SECTION_ENDPOINTS,
@@ -94,6 +98,21 @@ export function frameWeightQueue(): f32 {
 export function frameWeightKv(): f32 {
   return load<f32>(single(SECTION_POOL), 28);
 }
+/** Where the policies session and prefix-header find their key: KEY_SOURCE_HEADER, KEY_SOURCE_COOKIE or 0. */
+export function framePolicyKeySource(): u8 {
+  return hasPolicyKey() ? load<u8>(payloads[SECTION_POOL], POOL_BYTES) : 0;
+}
+/** The header's or cookie's name. */
+export function framePolicyKeyNameBytes(): u32 {
+  return hasPolicyKey() ? load<u32>(payloads[SECTION_POOL], POOL_BYTES + 4) : 0;
+}
+export function framePolicyKeyName(): usize {
+  return hasPolicyKey() ? payloads[SECTION_POOL] + POOL_BYTES + POOL_KEY_BYTES : 0;
+}
+function hasPolicyKey(): bool {
+  const at = payloads[SECTION_POOL];
+  return at != 0 && load<u32>(at - 4) > POOL_BYTES;
+}
 /** Address of the 32 bytes of the pool's secret, 0 when the frame carries none. */
 export function frameSecret(): usize {
   return payloads[SECTION_SECRET];
@@ -176,6 +195,17 @@ export function metricsTtftMs(index: u32): f32 {
 }
 export function metricsTtftRequests(index: u32): u32 {
   return load<u32>(record(SECTION_METRICS, index, METRICS_BYTES), 28);
+}
+
+export function adaptersCount(): u32 {
+  return counts[SECTION_ADAPTERS];
+}
+export function adapterPodId(index: u32): u32 {
+  return load<u32>(record(SECTION_ADAPTERS, index, ADAPTER_BYTES));
+}
+/** What adapterHashOf() makes of the name of an adapter that the pod has in use. */
+export function adapterHash(index: u32): u32 {
+  return load<u32>(record(SECTION_ADAPTERS, index, ADAPTER_BYTES), 4);
 }
 
 export function touchesCount(): u32 {

@@ -1,7 +1,7 @@
 // Writing a frame into a region that the caller owns. Sections open by themselves when their first record is written and
 // must come in ascending order of type. Every function answers false when the record does not fit or would stand in the
 // wrong order; the frame then stays as it was, and frameEnd() still makes a valid frame of what had been written.
-import { FRAME_BYTES_MAX, FRAME_NAME_BYTES_MAX, FRAME_TOUCH_KEYS_MAX } from './limits';
+import { FRAME_BYTES_MAX, FRAME_KEY_NAME_BYTES_MAX, FRAME_NAME_BYTES_MAX, FRAME_TOUCH_KEYS_MAX } from './limits';
 import { frameCheckOf, touchBytesOf } from './frame-check';
 import {
   FRAME_MAGIC,
@@ -9,6 +9,7 @@ import {
   FRAME_HEADER_BYTES,
   SECTION_HEADER_BYTES,
   FLAGS_KNOWN,
+  SECTION_ADAPTERS,
   SECTION_POOL,
   SECTION_SECRET,
   SECTION_ENDPOINTS,
@@ -17,7 +18,9 @@ import {
   SECTION_TOUCHES,
   SECTION_OUTCOMES,
   SECTION_GATEWAY,
+  ADAPTER_BYTES,
   POOL_BYTES,
+  POOL_KEY_BYTES,
   SECRET_BYTES,
   ENDPOINT_BYTES,
   LOAD_BYTES,
@@ -121,7 +124,7 @@ function reserveSingle(type: u16, bytes: u32): bool {
 
 /** Opens a section that may stay empty, so that an empty list can be told from an absent one. */
 export function writeSection(type: u16): bool {
-  const list = type == SECTION_ENDPOINTS || type == SECTION_LOAD || type == SECTION_METRICS;
+  const list = type == SECTION_ENDPOINTS || type == SECTION_LOAD || type == SECTION_METRICS || type == SECTION_ADAPTERS;
   if (type == SECTION_TOUCHES) return reserve(type, 0, TOUCHES_HEADER_BYTES);
   if (type == SECTION_OUTCOMES) return reserve(type, 0, OUTCOMES_HEADER_BYTES);
   return list && reserve(type, 0, 0);
@@ -150,6 +153,17 @@ export function writePool(
   store<f32>(record, weightPrefix, 20);
   store<f32>(record, weightQueue, 24);
   store<f32>(record, weightKv, 28);
+  return true;
+}
+
+/** Right after writePool(): where a policy's key comes from. The name is copied; it must be 1 to FRAME_KEY_NAME_BYTES_MAX bytes of visible ASCII. */
+export function writePolicyKey(source: u8, name: usize, nameBytes: u32): bool {
+  if (sectionType != SECTION_POOL || load<u32>(section, 4) != POOL_BYTES) return false;
+  if (nameBytes == 0 || nameBytes > FRAME_KEY_NAME_BYTES_MAX) return false;
+  if (!reserve(SECTION_POOL, POOL_KEY_BYTES + ((nameBytes + 7) & ~7), 0)) return false;
+  store<u8>(record, source);
+  store<u32>(record, nameBytes, 4);
+  memory.copy(record + POOL_KEY_BYTES, name, nameBytes);
   return true;
 }
 
@@ -218,6 +232,13 @@ export function writeMetrics(
   store<u32>(record, flags, 20);
   store<f32>(record, ttftMs, 24);
   store<u32>(record, ttftRequests, 28);
+  return true;
+}
+
+export function writeAdapter(podId: u32, hash: u32): bool {
+  if (!reserve(SECTION_ADAPTERS, ADAPTER_BYTES, 0)) return false;
+  store<u32>(record, podId);
+  store<u32>(record, hash, 4);
   return true;
 }
 

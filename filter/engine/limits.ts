@@ -7,6 +7,8 @@ export const FRAME_BYTES_MAX: u32 = 1 << 20;
 export const FRAME_TOUCH_KEYS_MAX: u32 = 8192;
 // A gateway's name, in visible ASCII.
 export const FRAME_NAME_BYTES_MAX: u32 = 256;
+// The name of the header or cookie that a policy takes its key from, in visible ASCII.
+export const FRAME_KEY_NAME_BYTES_MAX: u32 = 64;
 
 // Pools and pods (residency.ts, load.ts, policy.ts).
 // Pools of one VM. Several plugins may share a VM, each with its own pool.
@@ -26,6 +28,8 @@ export const TOUCH_STEPS_MAX: i32 = 1 << 15;
 export const LOAD_SOURCES_MAX: u32 = 72;
 // Pods that a pick names, best first.
 export const PICKS_MAX: u32 = 3;
+// Adapters of one pod that are known to be in use.
+export const ADAPTERS_PER_POD: u32 = 16;
 // Metrics older than this say nothing any more.
 export const METRICS_FRESH_MS: f64 = 5000;
 // What was sent so shortly before metrics were read may not have been in the engine's count yet.

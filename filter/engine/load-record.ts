@@ -1,7 +1,7 @@
 // The memory of load.ts: one record a pod, of all pods that residencyInit() made room for.
 //
 // A pod of any number may be asked for; one that has no record reads as zero.
-import { LOAD_SOURCES_MAX, NUMBER_MAX, WEIGHT_MAX } from './limits';
+import { ADAPTERS_PER_POD, LOAD_SOURCES_MAX, NUMBER_MAX, WEIGHT_MAX } from './limits';
 import { poolBytesPerToken, poolOutputTokens } from './pool';
 import { podPool, podReserveSet, podsMax } from './residency-store';
 
@@ -37,7 +37,9 @@ export const SILENT: usize = 168;
 export const STRIKES: usize = 172;
 export const WAITING: usize = 176;
 export const COLD: usize = 184;
-export const RECORD_BYTES: usize = 192;
+export const ADAPTERS: usize = 192;
+export const ADAPTER_HASHES: usize = 200;
+export const RECORD_BYTES: usize = 200 + <usize>ADAPTERS_PER_POD * 4;
 
 export const FOREIGN_BYTES: usize = 12;
 const WEIGHT_MIN: f64 = 0.001;

@@ -1,6 +1,7 @@
 // Residency, load and policy as engine.wasm exports them to Node, with a region to pass keys and records through.
 import { CHAIN_BLOCKS_MAX } from './limits';
 
+export * from './adapters';
 export * from './residency';
 export * from './residency-export';
 export * from './random';

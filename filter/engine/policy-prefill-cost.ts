@@ -6,11 +6,13 @@
 // when it reaches the price of a copy the request goes where b is lowest. Prompts that nobody holds go to pods that were
 // given little cold work lately, so that prefixes spread before they are hot; prompts of which a part is held care the less for that.
 //
-//   base = (Q + u)(1 + Y n) + G n + H ubar s (h - hbar) / (hbar + N0 ubar), and what would not fit the KV cache
+//   base = (Q + u)(1 + Y n) + G n + H ubar s (h - hbar) / (hbar + N0 ubar), what would not fit the KV cache, and
+//          the loading of the adapter where it is in use elsewhere and not here
 //   b    = base r / mean r          c = (base + K nbar (M - m)) r / mean r
 //
 // n, Q, u, m and h of a pod: requests in flight, tokens that wait for a first token, tokens of this prompt to be computed and
 // tokens of it held, recent cold work (load-cold.ts). M is the greatest m, s the share of the prompt beyond it, ubar the mean u of late, r the slowness.
+import { adaptersHas } from './adapters';
 import { PODS_MAX } from './limits';
 import { coldShare, podCold, podInFlight, podQueued, podSlowness, podWeight } from './load';
 import { candidates, cheapest, costs, count, take } from './policy-candidates';
@@ -24,6 +26,9 @@ const Y: f64 = 0.15;
 const G: f64 = 100;
 const H: f64 = 15;
 const N0: f64 = 10;
+/** What loading an adapter takes, and tokens of prefill a second where that is not known. */
+const ADAPTER_SECONDS: f64 = 0.2;
+const SLOWNESS_DEFAULT: f64 = 1e-4;
 /** So close to the cheapest, in tokens, still counts as cheapest. */
 export const SPREAD_TOKENS: f64 = 32;
 
@@ -31,11 +36,12 @@ const inFlight = new StaticArray<f64>(PODS_MAX);
 const cold = new StaticArray<f64>(PODS_MAX);
 const bare = new StaticArray<f64>(PODS_MAX);
 
-/** Gives every candidate its cost c and takes the pick. */
-export function prefillCost(pool: u32, promptBytes: u32, nowMs: f64): void {
+/** Gives every candidate its cost c and takes the pick. `adapter` is the hash of the asked model's name, 0 = not known. */
+export function prefillCost(pool: u32, promptBytes: u32, adapter: u32, nowMs: f64): void {
   let inFlightSum: f64 = 0;
   let coldSum: f64 = 0;
   let longest: u32 = 0;
+  let hasAdapter = false;
   const share = coldShare(nowMs);
   for (let i: u32 = 0; i < count; i++) {
     const pod = candidates[i];
@@ -44,6 +50,7 @@ export function prefillCost(pool: u32, promptBytes: u32, nowMs: f64): void {
     cold[i] = (podCold(pod) * share) / podWeight(pod);
     coldSum += cold[i];
     if (matchBytes(pod) > matchBytes(candidates[longest])) longest = i;
+    if (adapter != 0 && adaptersHas(pod, adapter)) hasAdapter = true;
   }
   const held = min(matchBytes(candidates[longest]), promptBytes);
   const bytesPerToken = poolBytesPerToken(pool);
@@ -54,6 +61,8 @@ export function prefillCost(pool: u32, promptBytes: u32, nowMs: f64): void {
   const newShare = promptBytes == 0 ? 1 : 1 - <f64>held / <f64>promptBytes;
   const coldPrice = uncachedMean == 0 ? 0 : (H * uncachedMean * newShare) / (coldMean + N0 * uncachedMean);
   const againPrice = (K * inFlightSum) / count / bytesPerToken;
+  // A model that no pod tells as an adapter is the base model, or one that has to be loaded wherever it goes.
+  const loading = hasAdapter ? ADAPTER_SECONDS / (slownessMean > 0 ? slownessMean : SLOWNESS_DEFAULT) : 0;
   for (let i: u32 = 0; i < count; i++) {
     const pod = candidates[i];
     const n = inFlight[i];
@@ -62,6 +71,7 @@ export function prefillCost(pool: u32, promptBytes: u32, nowMs: f64): void {
       (podQueued(pod, nowMs) + u) * (1 + Y * n) +
       G * n +
       coldPrice * (cold[i] - coldMean) +
+      (hasAdapter && !adaptersHas(pod, adapter) ? loading : 0) +
       overfull(pod, n, u, output, nowMs);
     const again = againPrice * <f64>(held - min(matchBytes(pod), held));
     const slowness = podSlowness(pod);

@@ -7,12 +7,23 @@ export const POLICY_ROUND_ROBIN: u32 = 2;
 export const POLICY_FIRST_BLOCK_HASH: u32 = 3;
 /** For replays and tests only. */
 export const POLICY_PREFILL_COST_FIRST: u32 = 4;
+export const POLICY_WEIGHTED: u32 = 5;
+export const POLICY_SESSION: u32 = 6;
+export const POLICY_PREFIX_HEADER: u32 = 7;
 
 const EWMA: f64 = 0.02;
 // The default ratio counts like a first prompt of this many tokens.
 const PRIOR_TOKENS: f64 = 256;
 
+// What the policy weighted weighs with until it is told.
+const WEIGHT_PREFIX: f64 = 3;
+const WEIGHT_QUEUE: f64 = 3;
+const WEIGHT_KV: f64 = 2;
+
 const policies = new StaticArray<u32>(POOLS_MAX);
+const prefixWeights = new StaticArray<f64>(POOLS_MAX);
+const queueWeights = new StaticArray<f64>(POOLS_MAX);
+const kvWeights = new StaticArray<f64>(POOLS_MAX);
 const promptBytesSum = new StaticArray<f64>(POOLS_MAX);
 const promptTokensSum = new StaticArray<f64>(POOLS_MAX);
 const ratios = new StaticArray<f64>(POOLS_MAX);
@@ -25,6 +36,7 @@ const uncachedCounts = new StaticArray<f64>(POOLS_MAX);
 export function poolsInit(): void {
   for (let pool: u32 = 0; pool < POOLS_MAX; pool++) {
     policies[pool] = POLICY_PREFILL_COST;
+    poolWeightsSet(pool, WEIGHT_PREFIX, WEIGHT_QUEUE, WEIGHT_KV);
     outputs[pool] = 0;
     outputCounts[pool] = 0;
     uncacheds[pool] = 0;
@@ -41,10 +53,33 @@ function seedRatio(pool: u32, ratio: f64): void {
 
 /** Sets the policy that a pool asks for; an unknown one is the default. */
 export function poolPolicySet(pool: u32, policy: u32): void {
-  if (pool < POOLS_MAX) policies[pool] = policy <= POLICY_FIRST_BLOCK_HASH ? policy : POLICY_PREFILL_COST;
+  const isLive = policy <= POLICY_PREFIX_HEADER && policy != POLICY_PREFILL_COST_FIRST;
+  if (pool < POOLS_MAX) policies[pool] = isLive ? policy : POLICY_PREFILL_COST;
 }
 export function poolPolicy(pool: u32): u32 {
   return pool < POOLS_MAX ? policies[pool] : POLICY_PREFILL_COST;
+}
+
+/** Whether a policy goes by a key that the client sent. */
+export function policyHasKey(policy: u32): bool {
+  return policy == POLICY_SESSION || policy == POLICY_PREFIX_HEADER;
+}
+
+/** What the policy weighted gives for a held prompt, a short queue and free memory. When all are 0, all pods are alike. */
+export function poolWeightsSet(pool: u32, prefix: f64, queue: f64, kv: f64): void {
+  if (pool >= POOLS_MAX) return;
+  prefixWeights[pool] = max(prefix, <f64>0);
+  queueWeights[pool] = max(queue, <f64>0);
+  kvWeights[pool] = max(kv, <f64>0);
+}
+export function poolWeightPrefix(pool: u32): f64 {
+  return pool < POOLS_MAX ? prefixWeights[pool] : 0;
+}
+export function poolWeightQueue(pool: u32): f64 {
+  return pool < POOLS_MAX ? queueWeights[pool] : 0;
+}
+export function poolWeightKv(pool: u32): f64 {
+  return pool < POOLS_MAX ? kvWeights[pool] : 0;
 }
 
 /** Takes a ratio that another member has learned. */

@@ -46,6 +46,7 @@ export interface GatewaysOptions {
   pods: number;
   capacityTokens: number;
   syncIntervalMs: number;
+  hasMetrics: boolean;
   random: Random;
 }
 
@@ -132,7 +133,7 @@ export class Gateways {
       };
       queue.at(random.unit() * intervalMs, run);
     };
-    for (const [pod, engine] of engines.entries()) {
+    for (const [pod, engine] of this.#options.hasMetrics ? engines.entries() : []) {
       every(SCRAPE_INTERVAL_MS, (atMs) => {
         const { running, waiting, cache } = engine;
         this.#scraped[pod] = { atMs, running, waiting, kvUsage: cache.usedShare };

@@ -6,7 +6,6 @@
 import { POLICY_CODES, type EnginePolicy } from '../../control-plane/engine/frames.ts';
 import type { ReplicaEngine } from '../engine.ts';
 import type { Random } from '../random.ts';
-import { spread } from '../tokens.ts';
 import type { Router } from './router.ts';
 
 export interface Polled {
@@ -41,35 +40,13 @@ function cheapest({ router, random }: Choice, cost: (pod: number) => number): nu
   return found.length === 1 ? found[0]! : found[random.below(found.length)]!;
 }
 
-function hashOf(text: string): number {
-  let value = 0x811c9dc5;
-  for (let i = 0; i < text.length; i++) value = Math.imul(value ^ text.charCodeAt(i), 0x01000193);
-  return spread(value);
+/** A session's name as the key of the policy session. */
+function keyOf(session: string): bigint {
+  let key = 0xcbf29ce484222325n;
+  for (let i = 0; i < session.length; i++)
+    key = BigInt.asUintN(64, (key ^ BigInt(session.charCodeAt(i))) * 0x100000001b3n);
+  return key === 0n ? 1n : key;
 }
-
-/** A pod's place in the order that belongs to a key: the same everywhere, and all orders are equally likely. */
-function rank(key: number, pod: number): number {
-  return spread(key ^ Math.imul(pod + 1, 0x9e3779b1));
-}
-
-/** A session stays where it first was. */
-const session: Choose = (choice) => {
-  const key = hashOf(choice.session);
-  return cheapest(choice, (pod) => rank(key, pod));
-};
-
-const BOUND = 1.25;
-
-/** Consistent hashing of the first block with bounded loads: the next pod in the key's order when one has 1.25 times its share. */
-const boundedHash: Choose = (choice) => {
-  const { router, nowMs } = choice;
-  const first = router.firstKey;
-  const key = first === 0n ? choice.random.seed() : Number(first & 0xffff_ffffn);
-  let total = 1;
-  for (let pod = 0; pod < router.pods; pod++) total += router.inFlight(pod, nowMs);
-  const most = Math.ceil((BOUND * total) / router.pods);
-  return cheapest(choice, (pod) => (router.inFlight(pod, nowMs) < most ? 0 : 2 ** 32) + rank(key, pod));
-};
 
 /** The less loaded one of two random pods. */
 const powerOfTwo: Choose = ({ router, random, nowMs }) => {
@@ -135,8 +112,6 @@ const longestMatch: Choose = (choice) => {
 };
 
 const baselines = {
-  session,
-  'bounded-hash': boundedHash,
   'power-of-two': powerOfTwo,
   'weighted-3:2:2': weighted(3, 2, 2),
   'weighted-3:5:2': weighted(3, 5, 2),
@@ -156,6 +131,8 @@ export const REPLAY_POLICIES: readonly ReplayPolicy[] = [
 export function choiceOf(policy: ReplayPolicy): Choose {
   if (policy in baselines) return baselines[policy as keyof typeof baselines];
   const code = POLICY_CODES[policy as EnginePolicy];
+  // The client's own hash of the policy prefix-header is that of the first block.
+  if (policy === 'session') return ({ router, nowMs, session }) => router.pick(code, nowMs, keyOf(session));
   return ({ router, nowMs }) => router.pick(code, nowMs);
 }
 

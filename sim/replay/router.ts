@@ -89,9 +89,13 @@ export class Router {
   }
 
   /** Picks by one of the engine's own policies. */
-  pick(policy: number, nowMs: number): number {
-    this.#e.policyPick(POOL, policy, this.#promptBytes, this.#firstKey, EPOCH_MS + nowMs);
+  pick(policy: number, nowMs: number, key = this.#firstKey): number {
+    this.#e.policyPick(POOL, policy, this.#promptBytes, key, 0, EPOCH_MS + nowMs);
     return this.#slots.indexOf(this.#e.pickedPod(0));
+  }
+
+  setWeights({ prefix, queue, kv }: { prefix: number; queue: number; kv: number }): void {
+    this.#e.poolWeightsSet(POOL, prefix, queue, kv);
   }
 
   get promptBytes(): number {

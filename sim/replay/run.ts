@@ -29,6 +29,10 @@ export interface ReplayOptions extends SourceOptions {
   syncIntervalMs: number;
   /** How many of a hundred answers are not streamed. */
   notStreamedPercent: number;
+  /** What the policy `weighted` weighs with, as the control plane would tell it. */
+  weights?: { prefix: number; queue: number; kv: number } | undefined;
+  /** Whether engines are scraped; routers go by their own counters otherwise. */
+  metrics?: boolean | undefined;
   /** What routers take for the engines' capacity, as a multiple of it, and whether they learn better. As told by the engines when not given. */
   capacity?: { factor: number; learns: boolean };
 }
@@ -72,8 +76,10 @@ export async function replay(
     pods: replicas,
     capacityTokens: constants.kvTokens * (options.capacity?.factor ?? 1),
     syncIntervalMs: options.syncIntervalMs,
+    hasMetrics: options.metrics ?? true,
     random,
   });
+  if (options.weights !== undefined) for (const router of gateways.routers) router.setWeights(options.weights);
   const choose = choiceOf(options.policy);
   const queue = new EventQueue();
   const world = new VirtualReplicas(queue, constants, replicas, source.slowFactors, fitted?.blockTokens);

@@ -18,7 +18,7 @@ const root = dirname(dirname(import.meta.dirname));
 describe.each([
   ['keys', keysCases, 8],
   ['residency', residencyCases, 9],
-  ['policy', policyCases, 12],
+  ['policy', policyCases, 26],
 ] as const)('bench/%s.ts', (bench, casesOf, count) => {
   test('measures every case', async () => {
     const report = reportOf(bench, await casesOf(true), true);

@@ -38,6 +38,24 @@ const values: Record<string, { good: [string, unknown][]; bad: string[] }> = {
     ],
     bad: ['', 'prefill_cost', 'prefill-cost '],
   },
+  weights: {
+    good: [
+      ['3:5:2', { prefix: 3, queue: 5, kv: 2 }],
+      ['1:0:0.5', { prefix: 1, queue: 0, kv: 0.5 }],
+    ],
+    bad: ['3:5', '3:5:2:1', '0:0:0', '-1:1:1', '3:5:1001', 'a:b:c', ''],
+  },
+  'session-header': {
+    good: [
+      ['X-User', 'X-User'],
+      ['cookie:sid', 'cookie:sid'],
+    ],
+    bad: ['cookie:', 'a b', ':path', '-a', 'x'.repeat(65), ''],
+  },
+  'prefix-hash-header': {
+    good: [['x-hash', 'x-hash']],
+    bad: ['cookie:sid', 'a:b', ''],
+  },
   'tools-position': {
     good: [
       ['first', 'first'],

@@ -25,6 +25,7 @@ describe('metrics text', () => {
       cacheConfig: 1600,
       startedSeconds: 1000,
       missing: [],
+      adapters: [],
     });
   });
 

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { readFileSync } from 'node:fs';
 import { beforeAll, describe, expect, test } from 'vitest';
 import type { FrameExports } from '../../control-plane/engine/frame-exports.ts';
-import { FRAME_BYTES_MAX, FRAME_ERRORS, FrameError, Frames } from '../../control-plane/engine/frames.ts';
+import { FRAME_BYTES_MAX, FRAME_ERRORS, FrameError, Frames, KEY_SOURCES } from '../../control-plane/engine/frames.ts';
 import type { Frame, FrameErrorName, TouchRecord } from '../../control-plane/engine/frames.ts';
 import { loadEngine } from '../../control-plane/engine/instance.ts';
 import {
@@ -71,7 +71,17 @@ describe('golden vectors of version 2', () => {
     expect(new Set(all.map((frame) => frame.kind)).size).toBe(4);
     expect(new Set(all.flatMap((frame) => frame.flags)).size).toBe(4);
     const keys = new Set(all.flatMap((frame) => Object.keys(frame)));
-    for (const section of ['pool', 'secret', 'endpoints', 'load', 'metrics', 'touches', 'outcomes', 'gateway']) {
+    for (const section of [
+      'pool',
+      'secret',
+      'endpoints',
+      'load',
+      'metrics',
+      'touches',
+      'outcomes',
+      'gateway',
+      'adapters',
+    ]) {
       expect(keys).toContain(section);
     }
   });
@@ -105,6 +115,13 @@ const touches: fc.Arbitrary<TouchRecord> = fc.oneof(
 const totals = <N extends string>(names: readonly N[]): Record<N, typeof count> =>
   Object.fromEntries(names.map((name) => [name, count])) as Record<N, typeof count>;
 
+/** Visible ASCII. */
+const visible = (maxLength: number): fc.Arbitrary<string> =>
+  fc.string({
+    unit: fc.integer({ min: 0x21, max: 0x7e }).map((c) => String.fromCharCode(c)),
+    minLength: 1,
+    maxLength,
+  });
 const list = <T>(one: fc.Arbitrary<T>): fc.Arbitrary<T[]> => fc.array(one, { maxLength: 5 });
 
 const segment: fc.Arbitrary<Frame> = fc.record(
@@ -115,16 +132,22 @@ const segment: fc.Arbitrary<Frame> = fc.record(
     poolHash: u64,
     settingsVersion: u32,
     flags: fc.subarray(['wantSnapshot', 'more', 'wantTable', 'table'] as const).map((flags) => [...flags]),
-    pool: fc.record({
-      mode: fc.constantFrom('off' as const, 'shadow' as const, 'active' as const),
-      policy: fc.integer({ min: 0, max: 255 }),
-      toolsPosition: fc.constantFrom('auto' as const, 'after-system' as const, 'first' as const),
-      blockBytes: fc.integer({ min: 16, max: 65_536 }),
-      windowBytes: u32,
-      syncIntervalMs: fc.integer({ min: 1, max: 60_000 }),
-      bytesPerToken: f32,
-      weights: fc.record({ prefix: f32, queue: f32, kv: f32 }),
-    }),
+    pool: fc
+      .record({
+        mode: fc.constantFrom('off' as const, 'shadow' as const, 'active' as const),
+        policy: fc.integer({ min: 0, max: 255 }),
+        toolsPosition: fc.constantFrom('auto' as const, 'after-system' as const, 'first' as const),
+        blockBytes: fc.integer({ min: 16, max: 65_536 }),
+        windowBytes: u32,
+        syncIntervalMs: fc.integer({ min: 1, max: 60_000 }),
+        bytesPerToken: f32,
+        weights: fc.record({ prefix: f32, queue: f32, kv: f32 }),
+      })
+      .chain((pool) =>
+        fc
+          .option(fc.record({ source: fc.constantFrom(...KEY_SOURCES), name: visible(64) }), { nil: undefined })
+          .map((policyKey) => (policyKey === undefined ? pool : { ...pool, policyKey })),
+      ),
     secret: fc.uint8Array({ minLength: 32, maxLength: 32 }),
     endpoints: list(
       fc.record({
@@ -169,12 +192,9 @@ const segment: fc.Arbitrary<Frame> = fc.record(
       incarnation: u64,
       touchesNext: u64,
       workers: u32,
-      name: fc.string({
-        unit: fc.integer({ min: 0x21, max: 0x7e }).map((c) => String.fromCharCode(c)),
-        minLength: 1,
-        maxLength: 256,
-      }),
+      name: visible(256),
     }),
+    adapters: list(fc.record({ podId, hash: podId })),
   },
   { requiredKeys: ['kind', 'epoch', 'sequence', 'poolHash', 'settingsVersion', 'flags'] },
 );
@@ -280,7 +300,7 @@ describe('what is not a frame is refused, and never traps', () => {
       length: codeOf(encodeWire(delta).subarray(0, 56)),
       check: codeOf(encodeWire(delta).fill(9, 60, 61)),
       flags: codeOf(edit(delta, (v) => v.setUint32(44, 16, true))),
-      section: codeOf(edit(delta, (v) => v.setUint16(48, 9, true))),
+      section: codeOf(edit(delta, (v) => v.setUint16(48, 10, true))),
       'section-length': codeOf(edit(delta, (v) => v.setUint32(52, 4_096, true))),
       count: codeOf(edit(delta, (v) => v.setUint32(52, 40, true))),
       value: codeOf(edit(delta, (v) => v.setUint8(56, 3))),

@@ -5,9 +5,11 @@ import { loadEngine } from '../../control-plane/engine/instance.ts';
 import { Frames } from '../../control-plane/engine/frames.ts';
 import type { FrameExports } from '../../control-plane/engine/frame-exports.ts';
 import type {
+  AdapterRecord,
   EndpointRecord,
   MetricsRecord,
   Frame,
+  PolicyKey,
   PoolMode,
   ToolsPosition,
   TouchRecord,
@@ -45,6 +47,9 @@ export class FakeControlPlane {
   endpoints: EndpointRecord[];
   settingsVersion = 1;
   policy = 0;
+  weights = { prefix: 3, queue: 2, kv: 2 };
+  policyKey: PolicyKey | undefined;
+  adapters: AdapterRecord[] = [];
   mode: PoolMode = 'active';
   toolsPosition: ToolsPosition = 'auto';
   syncIntervalMs = 50;
@@ -99,6 +104,7 @@ export class FakeControlPlane {
         workers: 0,
         name: 'control-plane',
       },
+      ...(this.adapters.length > 0 ? { adapters: this.adapters } : {}),
     });
     return this.spoil ? this.spoil(answer) : answer;
   }
@@ -113,7 +119,8 @@ export class FakeControlPlane {
         windowBytes: 0,
         syncIntervalMs: this.syncIntervalMs,
         bytesPerToken: 4,
-        weights: { prefix: 3, queue: 2, kv: 2 },
+        weights: this.weights,
+        ...(this.policyKey === undefined ? {} : { policyKey: this.policyKey }),
       },
       ...(this.secret ? { secret: this.secret } : {}),
       endpoints: this.endpoints,

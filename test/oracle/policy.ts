@@ -111,3 +111,23 @@ export function prefillCostsFirst(pods: readonly PodState[], pool: PoolState, pr
 export function leastRequestCosts(pods: readonly PodState[]): number[] {
   return pods.map((pod) => (pod.inFlight + 1) / pod.weight);
 }
+
+/** weighted: shares of the prompt that are missing, of the longest queue and of the memory in use, added by weight. */
+export function weightedCosts(
+  pods: readonly Pick<
+    PodState,
+    'matchBytes' | 'queuedTokens' | 'usedTokens' | 'inFlight' | 'capacityTokens' | 'kvUsage' | 'weight'
+  >[],
+  weights: { prefix: number; queue: number; kv: number },
+  { outputTokens, promptBytes }: { outputTokens: number; promptBytes: number },
+): number[] {
+  const queues = pods.map((pod) => pod.queuedTokens / pod.weight);
+  const [least, most] = [Math.min(...queues), Math.max(...queues)];
+  return pods.map((pod, i) => {
+    const missing = 1 - Math.min(pod.matchBytes, promptBytes) / promptBytes;
+    const waiting = most > least ? (queues[i]! - least) / (most - least) : 0;
+    const expected = (pod.usedTokens + (pod.inFlight * outputTokens) / 2) / pod.capacityTokens;
+    const used = pod.kvUsage ?? Math.min(1, expected);
+    return (weights.prefix * missing + weights.queue * waiting + weights.kv * used) / pod.weight;
+  });
+}

@@ -1,6 +1,12 @@
 // The wire format a second time, written for clearness from docs/WIRE.md and sharing nothing with the engine: the encoder
 // that golden vectors and the engine are held against.
-import { FRAME_FLAGS, FRAME_KINDS, POOL_MODES, TOOLS_POSITIONS } from '../../control-plane/engine/frames.ts';
+import {
+  FRAME_FLAGS,
+  FRAME_KINDS,
+  KEY_SOURCES,
+  POOL_MODES,
+  TOOLS_POSITIONS,
+} from '../../control-plane/engine/frames.ts';
 import type { Frame } from '../../control-plane/engine/frames.ts';
 import { KIND_APIS, KIND_COUNTERS, LANGUAGES, OUTCOME_COUNTERS } from '../../control-plane/engine/outcomes.ts';
 
@@ -126,12 +132,16 @@ export function encodeWire(frame: Frame): Uint8Array {
     .u32(0, 0);
   out.u64(frame.epoch, frame.sequence, frame.poolHash).u32(frame.settingsVersion);
   out.u32(frame.flags.reduce((bits, flag) => bits + FRAME_FLAGS[flag], 0));
-  const { pool, secret, endpoints, load, metrics, touches, outcomes, gateway } = frame;
+  const { pool, secret, endpoints, load, metrics, touches, outcomes, gateway, adapters } = frame;
   if (pool) {
     section(out, 1, (b) => {
       b.u8(POOL_MODES.indexOf(pool.mode), pool.policy, TOOLS_POSITIONS.indexOf(pool.toolsPosition), 0);
       b.u32(pool.blockBytes, pool.windowBytes, pool.syncIntervalMs);
       b.f32(pool.bytesPerToken, pool.weights.prefix, pool.weights.queue, pool.weights.kv);
+      if (pool.policyKey === undefined) return;
+      const { source, name } = pool.policyKey;
+      b.u8(KEY_SOURCES.indexOf(source) + 1, 0, 0, 0).u32(name.length);
+      b.all(new TextEncoder().encode(name));
     });
   }
   if (secret) section(out, 2, (b) => b.all(secret));
@@ -199,6 +209,7 @@ export function encodeWire(frame: Frame): Uint8Array {
       b.u64(gateway.incarnation, gateway.touchesNext).u32(gateway.workers, name.length).all(name);
     });
   }
+  if (adapters) section(out, 9, (b) => adapters.forEach(({ podId, hash }) => b.u32(podId, hash)));
   return seal(out.done());
 }
 

@@ -75,20 +75,16 @@ it.each<[ReplayPolicy, string, Pod[], number]>([
   expect(choiceOf(policy)(choice(pods))).toBe(pod);
 });
 
-it('session: one session stays, many spread', () => {
-  const pods = [{}, {}, {}, {}];
-  const pick = (session: string) => choiceOf('session')(choice(pods, { session }));
-  expect(pick('a')).toBe(pick('a'));
-  expect(new Set(Array.from({ length: 40 }, (_, i) => pick(`user-${i}`))).size).toBe(4);
-});
-
-it('bounded-hash: one key, one pod, until that has a quarter more than its share', () => {
-  const pods: Pod[] = [{}, {}, {}, {}];
-  const home = choiceOf('bounded-hash')(choice(pods));
-  expect(choiceOf('bounded-hash')(choice(pods))).toBe(home);
-  pods[home] = { n: 10 };
-  expect(choiceOf('bounded-hash')(choice(pods))).not.toBe(home);
-  expect(choiceOf('bounded-hash')(choice(pods.map(() => ({ n: 10 }))))).toBe(home);
+it('session and prefix-header are the engine’s, with the session’s name or the first block as key', () => {
+  const asked: unknown[][] = [];
+  const router = { pick: (...what: unknown[]) => asked.push(what) } as unknown as Router;
+  for (const session of ['a', 'b', 'a']) choiceOf('session')({ ...choice([{}]), router, session });
+  choiceOf('prefix-header')({ ...choice([{}]), router });
+  expect(asked.map(([code]) => code)).toEqual([6, 6, 6, 7]);
+  const keys = asked.map(([, , key]) => key);
+  expect(keys[0]).toBe(keys[2]);
+  expect(keys[0]).not.toBe(keys[1]);
+  expect(keys[3]).toBeUndefined();
 });
 
 it('power-of-two: never the busiest of two', () => {
