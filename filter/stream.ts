@@ -465,7 +465,8 @@ function closeScan(slot: i32): void {
 }
 
 /**
- * Releases the prefill of answers that are not streamed at the time when their first token is predicted: they show none, and holding it to the end would make busy pods look busier than they are (POLICY: 1.45 against 1.05). Late streams are looked into.
+ * Releases the prefill of answers that are not streamed at the time when their first token is predicted: they show none,
+ * and holding it to the end would make busy pods look busier than they are (POLICY: 1.45 against 1.05). Late streams are looked into.
  */
 export function streamsTick(now: f64): void {
   clockMs = now;

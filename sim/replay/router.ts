@@ -43,7 +43,7 @@ export class Router {
   readonly #aliveMs: Float64Array;
   readonly #waits: Set<{ sentMs: number; predictedMs: number }>[];
   /** Requests in flight on each pod in the order in which they were sent, with what releases the prefill of those whose first token is not seen. */
-  readonly #flights: { sentMs: number; release: (() => void) | null }[][];
+  readonly #flights: { sentMs: number; release: ((begunMs: number) => void) | null }[][];
   /** Which metrics of each pod were looked at last, by their time. */
   readonly #askedMs: Float64Array;
   #promptBytes = 0;
@@ -233,8 +233,12 @@ export class Router {
   gatewaysAge(ageMs: number): void {
     this.#e.loadForeignAge(SOURCE_GATEWAYS + POOL, ageMs);
   }
-  /** A request is in flight; `release` is called when metrics tell that it has begun. Gives what ends it. */
-  fly(pod: number, sentMs: number, release: (() => void) | null): () => void {
+  /** Milliseconds in which a pod prefills so many tokens. */
+  prefillMs(pod: number, tokens: number, nowMs: number): number {
+    return this.predictedTtftMs(pod, tokens, nowMs) - this.predictedTtftMs(pod, 0, nowMs);
+  }
+  /** A request is in flight; `release` is called when metrics tell that it has begun, with their time. Gives what ends it. */
+  fly(pod: number, sentMs: number, release: ((begunMs: number) => void) | null): () => void {
     const flight = { sentMs, release };
     const flights = this.#flights[pod]!;
     flights.push(flight);
@@ -247,7 +251,7 @@ export class Router {
     const there = this.#flights[pod]!.filter(({ sentMs }) => sentMs <= atMs);
     for (const [i, { sentMs, release }] of there.entries()) {
       const younger = there.length - 1 - i;
-      if (this.#e.loadHadBegun(this.#slots[pod]!, EPOCH_MS + sentMs, younger) !== 0) release?.();
+      if (this.#e.loadHadBegun(this.#slots[pod]!, EPOCH_MS + sentMs, younger) !== 0) release?.(atMs);
     }
   }
 

@@ -149,10 +149,12 @@ export async function replay(
       router.releasePrefill(pod, uncachedTokens);
       gateways.publish(place, pod);
     };
-    // An answer that is not streamed shows no first token; metrics that tell that it has begun, or the first tick after its predicted time, take
-    // its place.
-    const landed = router.fly(pod, sentMs, isStreamed ? null : release);
-    if (!isStreamed) queue.at(Math.ceil((sentMs + predictedMs) / TICK_MS) * TICK_MS, release);
+    // An answer that is not streamed shows no first token. Its place is taken by the first tick after its predicted time, or after its own prefill
+    // once metrics tell that it has begun.
+    const releaseAt = (timeMs: number): void => queue.at(Math.ceil(timeMs / TICK_MS) * TICK_MS, release);
+    const begun = (begunMs: number): void => releaseAt(begunMs + router.prefillMs(pod, uncachedTokens, begunMs));
+    const landed = router.fly(pod, sentMs, isStreamed ? null : begun);
+    if (!isStreamed) releaseAt(sentMs + predictedMs);
     const watched = isStreamed ? router.watch(pod, sentMs, predictedMs) : () => {};
     const words: string[] = [];
     const sequence = new Sequence(blocks, request.outputTokens, {

@@ -212,31 +212,27 @@ describe('the first token', () => {
     stream.finish();
   });
 
-  test('of answers that are not streamed has come when metrics say that fewer wait than came later', async () => {
-    gateway = (await Gateway.start({ pods: 1 })).settle();
-    const { plane } = gateway;
-    const metrics = (waiting: number): void => {
-      plane.metrics = [
-        { podId: 1, running: 1, waiting, kvUsage: 0, ageMs: 20, stale: false, ttftMs: 0, ttftRequests: 0 },
-      ];
+  test('of an answer that is not streamed comes by its own prefill when metrics say that it has begun', async () => {
+    // A ten-thousandth of a second a token: 2.5, 5 and 10 s of prefill, in a queue 2.5, 7.5 and 17.5 s.
+    const after = async (waiting: number | null, ms: number): Promise<number> => {
+      gateway = (await Gateway.start({ pods: 1 })).settle();
+      for (const bytes of [100_000, 200_000, 400_000]) {
+        gateway.request(0, chat(words(`whole${bytes}`, bytes), 'x', { stream: false }));
+        gateway.settle(20);
+      }
+      const all = prefill();
+      expect(all).toBeGreaterThan(150_000);
+      const told = { running: 1, waiting, kvUsage: 0, ageMs: 0, stale: false, ttftMs: 0, ttftRequests: 0 };
+      gateway.plane.metrics = [{ podId: 1, ...told }];
+      gateway.settle(ms);
+      return Math.round((prefill() / all) * 7);
     };
-    // So long that their first token is predicted for much later.
-    const streams = [100_000, 200_000, 400_000].map((bytes) => {
-      const stream = gateway.request(0, chat(words(`whole${bytes}`, bytes), 'x', { stream: false }));
-      gateway.settle(20);
-      return stream;
-    });
-    const all = prefill();
-    expect(all).toBeGreaterThan(150_000);
-    metrics(3);
-    expect(prefill()).toBe(all);
-    metrics(2);
-    const last = prefill();
-    expect(last).toBeCloseTo((all * 6) / 7, -3);
-    metrics(0);
-    expect(prefill()).toBe(0);
-    for (const stream of streams) stream.finish();
-    expect(gateway.reports.at(-1)!.load!.every(({ prefillTokens }) => prefillTokens === 0)).toBe(true);
+    // Without them, or when all wait, only the first is due.
+    expect(await after(null, 5500)).toBe(6);
+    expect(await after(3, 5500)).toBe(6);
+    expect(await after(1, 5500)).toBe(4);
+    expect(await after(1, 11_000)).toBe(4);
+    expect(await after(0, 11_000)).toBe(0);
   });
 
   test('of a chat comes with its first bytes', () => {

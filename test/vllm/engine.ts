@@ -25,7 +25,7 @@ export interface VllmOptions {
   /** Requests that run at once, and tokens that they may compute in one step. */
   sequences?: number;
   batchTokens?: number;
-  /** Publishes events of its KV cache over ZMQ. */
+  /** Publishes events of its KV cache over ZMQ; GET /kv_event_sources tells where. */
   kvEvents?: boolean;
   /** Serves two adapters, `adapter-a` and `adapter-b`. */
   lora?: boolean;
@@ -43,8 +43,6 @@ export interface Vllm extends AsyncDisposable {
   readonly endpoint: string;
   readonly port: number;
   readonly pid: number;
-  /** Where events and their replay are published, when that was asked for. */
-  readonly kvEvents: { endpoint: string; replayEndpoint: string; topic: string } | undefined;
   /** The end of its output, 1 MB of it at most, also after its end. */
   logs(): string;
   /** The end of the process, whoever caused it. */
@@ -93,7 +91,6 @@ class VllmProcess implements Vllm {
   #folder = '';
   exited: Promise<number | null> = Promise.resolve(null);
   port = 0;
-  kvEvents: Vllm['kvEvents'];
 
   constructor(options: VllmOptions) {
     this.#options = options;
@@ -149,15 +146,9 @@ class VllmProcess implements Vllm {
     list.push('--max-num-batched-tokens', `${batchTokens}`);
     list.push('--enable-prefix-caching', '--enable-prompt-tokens-details', '--enable-server-load-tracking');
     if (kvEvents) {
-      const endpoint = `ipc://${join(this.#folder, 'events')}`;
-      this.kvEvents = {
-        endpoint,
-        replayEndpoint: `ipc://${join(this.#folder, 'replay')}`,
-        topic: `kv@${this.endpoint}@${models[0]}`,
-      };
-      const config = { enable_kv_cache_events: true, publisher: 'zmq', topic: this.kvEvents.topic };
-      const where = { endpoint, replay_endpoint: this.kvEvents.replayEndpoint };
-      list.push('--kv-events-config', JSON.stringify({ ...config, ...where }));
+      // Free ports of the address in VLLM_HOST_IP.
+      const where = { endpoint: 'tcp://*:0', replay_endpoint: 'tcp://*:0' };
+      list.push('--kv-events-config', JSON.stringify({ enable_kv_cache_events: true, publisher: 'zmq', ...where }));
     }
     if (lora) {
       const modules = Object.entries(adapters).map(([name, path]) => `adapter-${name}=${path}`);
@@ -229,6 +220,7 @@ const environment: Record<string, string> = {
   VLLM_TARGET_DEVICE: 'cpu',
   // In GB, and an upper bound only: the number of blocks is given.
   VLLM_CPU_KVCACHE_SPACE: '1',
+  VLLM_HOST_IP: '127.0.0.1',
   VLLM_CPU_OMP_THREADS_BIND: 'nobind',
   OMP_NUM_THREADS: '1',
   // With it the executor lives in the engine's process: two processes in place of three.

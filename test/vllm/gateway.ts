@@ -55,6 +55,8 @@ export interface RigOptions {
   engines: VllmOptions[];
   policy?: PolicyName;
   blockBytes?: number;
+  /** Whether the engines' cache events are listened to. */
+  kvEvents?: 'off' | 'on';
   /** What the gateway is to call in place of an engine. */
   through?: (engine: Vllm) => Promise<string>;
 }
@@ -76,9 +78,9 @@ export async function startRig(options: RigOptions): Promise<Rig> {
     const through = options.through ?? ((engine: Vllm) => Promise.resolve(engine.endpoint));
     const endpoints = await Promise.all(engines.map(through));
 
-    const { policy = 'prefill-cost', blockBytes } = options;
+    const { policy = 'prefill-cost', blockBytes, kvEvents = 'off' } = options;
     const settings = blockBytes === undefined ? {} : { blockBytes };
-    const pools = [{ name: pool, endpoints, policy, scrapeIntervalMs: 250, ...settings }];
+    const pools = [{ name: pool, endpoints, policy, scrapeIntervalMs: 250, kvEvents, ...settings }];
     const controlPlane = await startControlPlane({ host: '127.0.0.1', port: 0, syncIntervalMs, pools });
     open.push({ close: () => controlPlane.close() });
 
