@@ -26,6 +26,10 @@ import {
 } from '../istio/patches.ts';
 import { Backend, envoyVersions, eventually, send, wasmPath, type Answer, type Send } from './harness.ts';
 
+/** More than a tick of the filter, and more than what its counters wait for. */
+const TICK_MS = 20;
+const COUNTERS_MS = 300;
+
 const token = 'a-token-of-some-length';
 const otherCluster = 'outbound|80||other.llm.svc.cluster.local';
 const picker = 'envoy.filters.http.ext_proc';
@@ -228,7 +232,11 @@ describe.each(envoyVersions)('Envoy %s', (version) => {
 
     const same = async (text: string, count: number, more: Partial<Send> = {}): Promise<(string | undefined)[]> => {
       const answers: Answer[] = [];
-      for (let i = 0; i < count; i++) answers.push(await send(port, { ...ask(text), ...more }));
+      for (let i = 0; i < count; i++) {
+        answers.push(await send(port, { ...ask(text), ...more }));
+        // The other worker hears of an end with the next tick; until then the pod looks busy to it.
+        await sleep(TICK_MS);
+      }
       expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200));
       return answers.map(({ pod }) => pod);
     };
@@ -263,10 +271,13 @@ describe.each(envoyVersions)('Envoy %s', (version) => {
     });
 
     it('another route of the gateway is untouched', async () => {
+      // Workers count for themselves and tell Envoy once in a while.
+      await sleep(COUNTERS_MS);
       const before = await metrics();
       const answer = await send(port, { ...ask('tides '.repeat(100)), headers: { host: 'other.example' } });
       expect([answer.status, answer.pod]).toEqual([200, 'other']);
       expect(other.requests.at(-1)?.headers['x-gateway-destination-endpoint']).toBeUndefined();
+      await sleep(COUNTERS_MS);
       expect(picks(await metrics())).toBe(picks(before));
     });
 
