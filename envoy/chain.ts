@@ -7,7 +7,7 @@
 //
 // Here is what stands around the filter: the two filters, what an LLM route carries, and how its cluster balances.
 
-import { destinationHeader, pickState, typed } from './names.ts';
+import { destinationHeader, pickState, typed, servedHeader } from './names.ts';
 
 export const holdFilterName = 'warmpath.hold';
 export const steerFilterName = 'warmpath.steer';
@@ -45,6 +45,14 @@ export function steerFilter(): object {
           {
             append: {
               header: { key: destinationHeader, value: `%FILTER_STATE(${pickState}:PLAIN)%` },
+              append_action: 'OVERWRITE_IF_EXISTS_OR_ADD',
+            },
+          },
+        ],
+        response_mutations: [
+          {
+            append: {
+              header: { key: servedHeader, value: '%UPSTREAM_REMOTE_ADDRESS%' },
               append_action: 'OVERWRITE_IF_EXISTS_OR_ADD',
             },
           },

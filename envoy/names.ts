@@ -6,6 +6,8 @@ export const pickState = 'wasm.warmpath.pick';
 export const controlPlaneCluster = 'warmpath';
 /** The header that override_host reads. Set inside the gateway only: a client's own is removed. */
 export const destinationHeader = 'x-gateway-destination-endpoint';
+/** The response header that names the pod that really answered, by the protocol of the Gateway API's inference extension. The filter reads it. */
+export const servedHeader = 'x-gateway-destination-endpoint-served';
 /** The response header that names the pod's address, where the configuration asks for it. */
 export const upstreamHeader = 'x-warmpath-upstream';
 /** The response header that tells how many pods were tried, beside that one. */

@@ -39,7 +39,7 @@ import { residencyTouchAnswer } from './engine/residency';
 import { Keyspace, KEY_CLAIM, KEY_HEAD, KEY_RING, KEY_WANT } from './keyspace';
 import { podId, podOfId, podsOfPool, podWords } from './pods';
 import { resultBytes, resultCas, resultPtr, sharedData, sharedDataSet } from './proxy-wasm/host';
-import { STATUS_OK } from './proxy-wasm/status';
+import { STATUS_NOT_FOUND, STATUS_OK } from './proxy-wasm/status';
 import { applyTouch } from './touches';
 
 /** How long a claim lives without renewal. A VM that misses this long is taken for dead. */
@@ -48,6 +48,8 @@ const HEARTBEAT_MS: f64 = 250;
 
 /** All segments, one bit each: there are 64 at most. */
 const ALL: u64 = u64.MAX_VALUE >> (64 - SEGMENTS_MAX);
+/** Segments are taken from the first one on: behind so many that were never used there is none. */
+const ABSENT_MAX: i32 = 4;
 /** Heads that tell of no pick are not written more often. */
 const TELL_MS: f64 = 1;
 /** What was read from siblings is new enough for picks within so long. */
@@ -56,6 +58,7 @@ const SIBLINGS_MS: f64 = 1;
 /** The longest frame that is written here: a ring record with a pick and all renewals that wait, or a head with all pods. */
 const REGION_BYTES: u32 = 256 + CHAIN_BLOCKS_MAX * 12 + RENEWALS_MAX * (TOUCH_BYTES + 16);
 const region: usize = heap.alloc(REGION_BYTES);
+let isAbsent: bool = false;
 
 /** Collects touches on their way to the control plane; the leader's. */
 export class Outbox {
@@ -336,17 +339,22 @@ export class Exchange {
     this.siblingsMs = nowMs;
     let rest = all ? ALL : this.active;
     if (this.own >= 0) rest &= ~bitOf(this.own);
-    for (; rest != 0; rest &= rest - 1) {
+    let absent = 0;
+    for (; rest != 0 && absent < ABSENT_MAX; rest &= rest - 1) {
       const segment = <i32>ctz(rest);
+      isAbsent = false;
       if (this.changedHead(segment)) this.readHead(segment, nowMs);
-      else if (this.active & bitOf(segment) && nowMs - this.headSeenMs[segment] > LEASE_MS) this.forget(segment);
+      else if (!(this.active & bitOf(segment))) absent += isAbsent ? 1 : 0;
+      else if (nowMs - this.headSeenMs[segment] > LEASE_MS) this.forget(segment);
     }
   }
 
   /** Whether a segment has a head that was not seen yet; it is then the frame that was checked last. */
   private changedHead(segment: i32): bool {
     const key = this.keys.of(KEY_HEAD, segment);
-    if (sharedData(key.ptr, key.length) != STATUS_OK || resultCas == this.headCas[segment]) return false;
+    const status = sharedData(key.ptr, key.length);
+    isAbsent = status == STATUS_NOT_FOUND;
+    if (status != STATUS_OK || resultCas == this.headCas[segment]) return false;
     this.headCas[segment] = resultCas;
     return frameCheck(resultPtr, <u32>resultBytes) == FRAME_OK;
   }

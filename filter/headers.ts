@@ -1,12 +1,13 @@
-// The headers of the request at hand, read by one host call: a host call that brings bytes costs as much as ten that bring none.
+// The headers of the request or answer at hand, read by one host call: a host call that brings bytes costs as much as ten that bring none.
 //
-// They are good during the callback for the request's headers. A header map that finds no room here is asked for header by header.
+// They are good during the callback for these headers. A header map that finds no room here is asked for header by header.
 import { headerNamed, headerPairsInto, resultBytes, resultPtr } from './proxy-wasm/host';
-import { HEADERS_REQUEST, STATUS_OK } from './proxy-wasm/status';
+import { STATUS_OK } from './proxy-wasm/status';
 import { Text, textBytes, textPtr } from './proxy-wasm/text';
 import { HEADERS_BYTES_MAX } from './engine/limits';
 
 const pairs: usize = heap.alloc(HEADERS_BYTES_MAX);
+let current: u32 = 0;
 let isRead: bool = false;
 let count: u32 = 0;
 let end: usize = 0;
@@ -17,9 +18,10 @@ let nextTexts: usize = 0;
 export let valuePtr: usize = 0;
 export let valueBytes: u32 = 0;
 
-/** Reads the request's headers. To be called first in the callback for them. */
-export function headersRead(): void {
-  isRead = headerPairsInto(HEADERS_REQUEST, pairs, HEADERS_BYTES_MAX) == STATUS_OK && resultBytes >= 4;
+/** Reads the headers, HEADERS_REQUEST or HEADERS_RESPONSE. To be called first in the callback for them. */
+export function headersRead(map: u32): void {
+  current = map;
+  isRead = headerPairsInto(map, pairs, HEADERS_BYTES_MAX) == STATUS_OK && resultBytes >= 4;
   count = isRead ? load<u32>(pairs) : 0;
   end = pairs + resultBytes;
   if (<usize>count > resultBytes / 10) isRead = false;
@@ -59,7 +61,7 @@ export function headerFindFrom(name: usize, nameBytes: u32, from: u32): u32 {
 }
 
 function askHost(name: usize, nameBytes: u32): bool {
-  if (headerNamed(HEADERS_REQUEST, name, nameBytes) != STATUS_OK) return false;
+  if (headerNamed(current, name, nameBytes) != STATUS_OK) return false;
   valuePtr = resultPtr;
   valueBytes = <u32>resultBytes;
   return true;

@@ -91,6 +91,8 @@ const CALL_TIMEOUT_MS: u32 = 1000;
 const BACKOFF_MS_MAX: f64 = 1000;
 /** How long a call may be silent before it is taken for lost: its root context went away with the answer. */
 const CALL_LOST_MS: f64 = 3000;
+/** How often a VM that does not lead looks whether nobody does. */
+const TRY_MS: f64 = 20;
 const GAUGES_MS: f64 = 250;
 const OUTCOMES_MS: f64 = 500;
 const ALIVE_MS: f64 = 1000;
@@ -116,6 +118,7 @@ export class Leader {
   private calledMs: f64 = 0;
   private nextMs: f64 = 0;
   private failures: u32 = 0;
+  private triedMs: f64 = 0;
   private gaugesMs: f64 = 0;
   private aliveMs: f64 = 0;
   private outcomesMs: f64 = 0;
@@ -255,6 +258,8 @@ export class Leader {
   private keepLease(nowMs: f64): void {
     if (this.claim.held && this.claim.expiryMs - nowMs > LEASE_MS / 2) return;
     const had = this.claim.held;
+    if (!had && Math.abs(nowMs - this.triedMs) < TRY_MS) return;
+    this.triedMs = nowMs;
     const has = this.claim.hold(this.keys.of(KEY_LEADER, 0), this.nonce, nowMs, LEASE_MS);
     if (has && !had) {
       this.counters.countElection();

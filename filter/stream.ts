@@ -69,9 +69,15 @@ import {
 import { headerFind, headerFindFrom, headersRead, valueBytes, valuePtr } from './headers';
 import { pickFor, pickKeyRead } from './pick';
 import { Plugin, pluginAt, pluginOfRoot } from './plugin';
-import { podId, podOfAddress } from './pods';
-import { bufferBytes, header, nowMs, property, resultBytes, resultPtr } from './proxy-wasm/host';
-import { BUFFER_REQUEST_BODY, BUFFER_RESPONSE_BODY, HEADERS_RESPONSE, STATUS_OK } from './proxy-wasm/status';
+import { podId } from './pods';
+import { bufferBytes, nowMs, property, resultBytes, resultPtr } from './proxy-wasm/host';
+import {
+  BUFFER_REQUEST_BODY,
+  BUFFER_RESPONSE_BODY,
+  HEADERS_REQUEST,
+  HEADERS_RESPONSE,
+  STATUS_OK,
+} from './proxy-wasm/status';
 import { path, text, textBytes, textEquals, textPtr, Text } from './proxy-wasm/text';
 import {
   aheadTokens,
@@ -111,6 +117,7 @@ import {
   STREAMED,
   uncached,
 } from './slots';
+import { servedBy } from './served';
 import { steer } from './steer';
 
 const HEADER_METHOD: Text = text(':method');
@@ -122,7 +129,6 @@ const VALUE_POST: Text = text('POST');
 const VALUE_IDENTITY: Text = text('identity');
 const VALUE_EVENT_STREAM: Text = text('text/event-stream');
 const PROPERTY_CLUSTER: Text = path(['xds', 'cluster_name']);
-const PROPERTY_UPSTREAM: Text = path(['upstream', 'address']);
 const PROPERTY_FLAGS: Text = path(['response', 'flags']);
 
 /** Envoy's response flags for a failure of the upstream: request timeout, remote reset, connect failure, termination. */
@@ -164,7 +170,7 @@ export function streamRequestHeaders(context: u32, endOfStream: bool): void {
     plugin.counters.countFallback(REASON_CLUSTER);
     return;
   }
-  headersRead();
+  headersRead(HEADERS_REQUEST);
   if (!headerFind(HEADER_METHOD) || !textEquals(VALUE_POST, valuePtr, valueBytes)) {
     plugin.counters.countFallback(REASON_METHOD);
     return;
@@ -300,14 +306,14 @@ export function streamResponseHeaders(context: u32, endOfStream: bool): void {
   closeScan(slot);
   const plugin = pluginAt(plugins[slot]);
   if (plugin.settings.isOff && pods[slot] == NONE) return;
+  headersRead(HEADERS_RESPONSE);
   const status = statusClass();
   if (!(flags[slot] & ANSWERED)) usageOpen(slot);
   flags[slot] |= ANSWERED;
   if (endOfStream) flags[slot] |= COMPLETE;
   // A body that was read says whether a stream was asked for.
   const mayBeEvents = (flags[slot] & STREAMED) != 0 || reasons[slot] != REASON_NONE;
-  if (mayBeEvents && header(HEADERS_RESPONSE, HEADER_TYPE) == STATUS_OK && startsWith(VALUE_EVENT_STREAM))
-    flags[slot] |= EVENTS;
+  if (mayBeEvents && headerFind(HEADER_TYPE) && startsWith(VALUE_EVENT_STREAM)) flags[slot] |= EVENTS;
   followUpstream(slot, plugin);
   flags[slot] &= ~(FAILED | REFUSED);
   if (status >= 5) flags[slot] |= FAILED;
@@ -315,19 +321,17 @@ export function streamResponseHeaders(context: u32, endOfStream: bool): void {
 }
 
 function statusClass(): u32 {
-  if (header(HEADERS_RESPONSE, HEADER_STATUS) != STATUS_OK || resultBytes == 0) return 0;
-  return <u32>load<u8>(resultPtr) - 0x30;
+  return headerFind(HEADER_STATUS) && valueBytes > 0 ? <u32>load<u8>(valuePtr) - 0x30 : 0;
 }
 
 function startsWith(value: Text): bool {
-  const bytes = load<u32>(value);
-  return resultBytes >= bytes && memory.compare(resultPtr, value + 4, bytes) == 0;
+  const bytes = <u32>textBytes(value);
+  return valueBytes >= bytes && memory.compare(valuePtr, textPtr(value), bytes) == 0;
 }
 
 /** Moves the counters to the host that really answers: a retry, Envoy's fallback, or a request that was not picked for. */
 function followUpstream(slot: i32, plugin: Plugin): void {
-  if (property(PROPERTY_UPSTREAM) != STATUS_OK || resultBytes == 0) return;
-  const actual = podOfAddress(plugin.pool, resultPtr, <u32>resultBytes);
+  const actual = servedBy(plugin.pool);
   if (actual < 0 || actual == pods[slot]) return;
   const now = readClock();
   if (pods[slot] >= 0) {

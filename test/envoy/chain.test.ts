@@ -48,6 +48,18 @@ describe.each([...envoyVersions])('Envoy %s', (version) => {
     }
   });
 
+  test('an answer names the pod that it came from, whatever the pod says itself; one that Envoy gave names none', async () => {
+    const served = 'x-gateway-destination-endpoint-served';
+    const pod = gateway.pods[1]!;
+    const { behaviour } = pod;
+    pod.behaviour = { headers: { [served]: endpoint(0) }, body: '{}' };
+    const picked = await gateway.send({ path: chat, headers: { 'x-probe-pick': endpoint(1) }, body: '{}' });
+    pod.behaviour = behaviour;
+    expect([picked.status, picked.headers[served]]).toEqual([200, endpoint(1)]);
+    const refused = await gateway.send({ path: chat, body: Buffer.alloc(25 * mib) });
+    expect([refused.status, refused.headers[served]]).toEqual([413, undefined]);
+  });
+
   test('20 MB pass unchanged and are picked', async () => {
     const body = Buffer.alloc(20_000_000, 'warmpath ');
     const answer = await gateway.send({ path: chat, headers: { 'x-probe-pick': endpoint(2) }, body });

@@ -78,6 +78,8 @@ export class Vm implements VmState {
   readonly ticks: boolean;
   readonly memory: VmMemory;
   readonly exports: Record<string, unknown>;
+  /** Host calls so far, by name. */
+  readonly hostCalls = new Map<string, number>();
   readonly #contexts = new Map<number, Context>();
   readonly #waitingForDone = new Map<Context, () => void>();
   readonly #roots = new Set<Root>();
@@ -93,7 +95,7 @@ export class Vm implements VmState {
     this.ticks = ticks;
     // A host provides more than a module imports; instantiation picks what it names and refuses what is missing.
     const instance = new WebAssembly.Instance(module, {
-      env: envImports(this) as WebAssembly.ModuleImports,
+      env: this.#counting(envImports(this)) as WebAssembly.ModuleImports,
       wasi_snapshot_preview1: wasiImports(this) as WebAssembly.ModuleImports,
     });
     this.exports = instance.exports;
@@ -103,6 +105,18 @@ export class Vm implements VmState {
     const allocate = this.exports['proxy_on_memory_allocate'] as (bytes: number) => number;
     this.memory = new VmMemory(this.exports['memory'] as WebAssembly.Memory, allocate);
     (this.exports['_start'] as (() => void) | undefined)?.();
+  }
+
+  /** Each call a filter makes has its price in Envoy, so tests can ask how many there were. */
+  #counting(imports: Record<string, unknown>): Record<string, unknown> {
+    const counting = ([name, call]: [string, unknown]): [string, unknown] => [
+      name,
+      (...args: unknown[]) => {
+        this.hostCalls.set(name, (this.hostCalls.get(name) ?? 0) + 1);
+        return (call as (...args: unknown[]) => unknown)(...args);
+      },
+    ];
+    return Object.fromEntries(Object.entries(imports).map(counting));
   }
 
   get shared(): SharedData {
