@@ -139,9 +139,9 @@ export class FakeControlPlane {
   }
 }
 
-/** Keys and ends of the one prompt that was reported since the reports were cleared; none when no touch with keys came: renewals have none. */
+/** Keys and ends of the one prompt that was reported since the reports were cleared, if one was. What comes at a request's end stands behind a known key. */
 export function touchedKeys(plane: FakeControlPlane): { keys: bigint[]; ends: number[] } {
-  const touch = plane.touched().find(({ keys }) => keys.length > 0);
+  const touch = plane.touched().find(({ keys, parentKey }) => keys.length > 0 && parentKey === 0n);
   let end = 0;
   return { keys: [...(touch?.keys ?? [])], ends: [...(touch?.weights ?? [])].map((weight) => (end += weight)) };
 }
