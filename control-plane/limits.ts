@@ -64,6 +64,8 @@ export const LIMITS = {
   kvReplayConcurrency: 2,
   /** An engine's time that is further from ours than this is not used. */
   kvClockSkewMs: 5_000,
+  /** From a request's arrival to the end of an idle engine's first step for it. */
+  kvClearedBeforeMs: 250,
   /** An engine that has no events, or cannot be asked, is asked again after so long: longer each time. */
   kvRetryMsMin: 1_000,
   kvRetryMsMax: 60_000,

@@ -9,6 +9,8 @@ const keyWords = new Uint32Array(keyDouble.buffer);
 export class BlockCache {
   readonly blocks: number;
   evictions = 0;
+  /** Hears of every block that becomes known, copies included, and of every one that is evicted. */
+  watch: { stored(): void; removed(): void } | null = null;
   #free: number;
   readonly #references: Int32Array;
   readonly #previous: Int32Array;
@@ -70,6 +72,10 @@ export class BlockCache {
     return { hits, idle };
   }
 
+  holds(key: number): boolean {
+    return this.#slots[this.#slotOf(key)] !== 0;
+  }
+
   /** Takes a held block for one more sequence. The key must have matched. */
   share(key: number): number {
     const block = this.#slots[this.#slotOf(key)]! - 1;
@@ -89,6 +95,7 @@ export class BlockCache {
     if (key >= 0) {
       this.#lose(block, key);
       this.evictions += 1;
+      this.watch?.removed();
     }
     return block;
   }
@@ -97,6 +104,7 @@ export class BlockCache {
   commit(block: number, key: number): void {
     if (this.#keys[block]! >= 0) return;
     this.#keys[block] = key;
+    this.watch?.stored();
     const slot = this.#slotOf(key);
     const first = this.#slots[slot]! - 1;
     if (first < 0) {

@@ -26,6 +26,8 @@ export class KvFeed {
   #next = 0;
   #last = -1;
   #isWhole = true;
+  /** The engine's time of the batch before. */
+  #timeMs = 0;
   batches = 0;
 
   constructor(events: FeedEvents) {
@@ -70,6 +72,7 @@ export class KvFeed {
   #restarted(): void {
     this.#occupancy = new Occupancy();
     this.#next = 0;
+    this.#timeMs = 0;
     this.#isWhole = true;
     this.#events.cleared(this.#events.nowMs());
   }
@@ -106,12 +109,14 @@ export class KvFeed {
       return;
     }
     this.batches++;
+    const beforeMs = this.#timeMs === 0 ? batch.timeMs : Math.min(this.#timeMs, batch.timeMs);
+    this.#timeMs = batch.timeMs;
     let hasEvicted = false;
     for (const event of batch.events) {
       if (event.kind === 'cleared') {
         this.#occupancy.cleared();
         this.#isWhole = true;
-        this.#events.cleared(this.#timeOf(batch.timeMs, isLive));
+        this.#events.cleared(this.#clearedAtMs(beforeMs, batch.timeMs, isLive));
         continue;
       }
       if (event.kind === 'stored') {
@@ -126,11 +131,15 @@ export class KvFeed {
     if (hasEvicted) this.#events.held();
   }
 
-  /** The engine's own time, unless its clock is set otherwise than ours. */
-  #timeOf(timeMs: number, isLive: boolean): number {
+  /**
+   * When the cache was dropped. An engine tells that with its next step, when the first request since has come already: what that one holds must not be
+   * forgotten, so a moment before the step is taken for it, but none before the step that came before. Times are the engine's own,
+   * moved to ours where its clock is set otherwise.
+   */
+  #clearedAtMs(beforeMs: number, batchMs: number, isLive: boolean): number {
     const nowMs = this.#events.nowMs();
-    const isOff = isLive && Math.abs(nowMs - timeMs) > LIMITS.kvClockSkewMs;
-    return isOff ? nowMs : Math.min(timeMs, nowMs);
+    const offMs = isLive && Math.abs(nowMs - batchMs) > LIMITS.kvClockSkewMs ? nowMs - batchMs : 0;
+    return Math.min(Math.max(beforeMs, batchMs - LIMITS.kvClearedBeforeMs) + offMs, nowMs);
   }
 
   #refuse(error: unknown): void {

@@ -3,7 +3,7 @@
 //   frame 0 topic | frame 1 sequence number, u64 big-endian | frame 2 MessagePack [seconds since 1970, [event, ...], rank]
 //
 // An event is a map with `type` or, up to vLLM 0.20, an array that begins with its name. Of an event only what the table needs is kept: how many
-// blocks of how many tokens came or went, and that all went. Which blocks they are is not looked at (docs/decisions/0006-kv-events.md).
+// blocks of how many tokens came or went, and that all went. Which blocks they are is not looked at (docs/decisions/0007-kv-events.md).
 //
 // Reading is strict in what it uses: a message with anything unexpected in it is refused as a whole. Fields that it does not use may be there.
 import { DecodeError, Decoder } from '@msgpack/msgpack';

@@ -8,6 +8,7 @@ import { Random } from '../random.ts';
 import { summarise, type DriveSummary, type RequestRecord } from '../summary.ts';
 import { spread } from '../tokens.ts';
 import { EventQueue, recordOf, VirtualReplicas } from '../virtual.ts';
+import { PerfectKnowledge, startCacheTruth, type CacheTruth } from './cache-truth.ts';
 import { Gateways, TICK_MS } from './gateways.ts';
 import { choiceOf, polls, type Polled, type ReplayPolicy } from './policies.ts';
 import {
@@ -35,6 +36,10 @@ export interface ReplayOptions extends SourceOptions {
   metrics?: boolean | undefined;
   /** What routers take for the engines' capacity, as a multiple of it, and whether they learn better. As told by the engines when not given. */
   capacity?: { factor: number; learns: boolean };
+  /** What they are told of the caches; nothing when not given. */
+  cacheTruth?: CacheTruth;
+  /** How often a replica drops its cache, each in its turn; never when not given. */
+  resetIntervalMs?: number;
 }
 
 export interface ReplayResult {
@@ -51,6 +56,9 @@ export interface ReplayResult {
   silences: number;
   /** Requests that some router still counts as in flight at the end. */
   left: number;
+  /** Cached tokens as routers predicted them, and by how many tokens each prediction was wrong, added up. */
+  predictedTokens: number;
+  wrongTokens: number;
   /** What routers took for each replica's capacity in the end, as a multiple of it. */
   capacityFactors: number[];
 }
@@ -92,6 +100,9 @@ export async function replay(
   let sent = 0;
   let refused = 0;
   let silences = 0;
+  let predictedTokens = 0;
+  let wrongTokens = 0;
+  const perfect = options.cacheTruth === 'all' ? new PerfectKnowledge(engines) : undefined;
 
   // As the control plane does (control-plane/capacity.ts), but at once.
   const learnCapacity = (pod: number, judged: string, filledShare: number): void => {
@@ -132,6 +143,7 @@ export async function replay(
     const place = { gateway: random.below(options.routers), worker: random.below(options.workers) };
     const isStreamed = random.unit() * 100 >= options.notStreamedPercent;
     const router = gateways.router(place, sentMs);
+    perfect?.tell(router, prompt, sentMs);
     router.lookup(prompt);
     const pod = choose({ router, nowMs: sentMs, session: session.id, random, polled, engines });
     const uncachedTokens = router.uncachedTokens(pod);
@@ -140,6 +152,7 @@ export async function replay(
     const predictedMs = router.predictedTtftMs(pod, uncachedTokens, sentMs);
     const aheadTokens = router.dispatch(pod, uncachedTokens, sentMs);
     gateways.touch(place, pod, prompt, sentMs);
+    const arrived = perfect?.sent(pod, prompt);
     gateways.publish(place, pod);
 
     let isQueued = true;
@@ -168,12 +181,16 @@ export async function replay(
         router.observeTtft(pod, nowMs - sentMs, aheadTokens);
       },
       finished: (done, nowMs) => {
+        arrived?.();
         gateways.touchAnswer(place, pod, prompt, done.outputTokens, nowMs);
         if (!isStreamed) router.alive(pod, nowMs);
         landed();
         router.success(pod);
         router.end(pod, uncachedTokens, isQueued);
         isQueued = false;
+        const foundTokens = (matchBytes * done.promptTokens) / prompt.bytes;
+        predictedTokens += foundTokens;
+        wrongTokens += Math.abs(foundTokens - done.cachedTokens);
         router.learn(prompt.bytes, done.promptTokens, done.outputTokens);
         if (options.capacity?.learns === true && aheadTokens - uncachedTokens < 4096) {
           const ratio = done.promptTokens / prompt.bytes;
@@ -208,6 +225,8 @@ export async function replay(
     });
   }
   const { routers } = gateways;
+  const { cacheTruth: truth = 'none', resetIntervalMs } = options;
+  startCacheTruth({ truth, resetIntervalMs, queue, engines, gateways, every });
   every(SILENCE_INTERVAL_MS, (nowMs) => {
     for (const router of routers) silences += router.silences(nowMs);
   });
@@ -224,6 +243,8 @@ export async function replay(
     cachedTokens: sum((record) => record.cachedTokens),
     refused,
     silences,
+    predictedTokens,
+    wrongTokens,
     capacityFactors: capacities.map((capacity) => capacity.tokens / constants.kvTokens),
     left: routers.reduce((total, router) => total + router.left, 0),
     violations: routers.reduce((total, router) => total + router.violations, 0),

@@ -48,10 +48,10 @@ function noting(replay: (from: number) => Promise<Buffer[][]> = async () => []):
   return { feed, ...noted };
 }
 
-const message = (sequence: number, events: unknown[]): Buffer[] => {
+const message = (sequence: number, events: unknown[], timeMs = nowMs): Buffer[] => {
   const number = Buffer.alloc(8);
   number.writeBigUInt64BE(BigInt(sequence));
-  return [Buffer.from('kv'), number, Buffer.from(encode([nowMs / 1000, events, 0]))];
+  return [Buffer.from('kv'), number, Buffer.from(encode([timeMs / 1000, events, 0]))];
 };
 
 describe('a message', () => {
@@ -167,6 +167,16 @@ describe('a feed', () => {
     expect(clearedMs).toEqual([nowMs]);
   });
 
+  test.each([
+    ['of our time', 0],
+    ['of a clock that is an hour behind', -3_600_000],
+  ])('a cache was dropped a moment before the batch that tells so: %s', async (_, offMs) => {
+    const { feed, cleared: clearedMs } = noting();
+    await feed.take(message(0, [stored(4)], nowMs - 60_000 + offMs));
+    await feed.take(message(1, [cleared, stored(1)], nowMs + offMs));
+    expect(clearedMs).toEqual([nowMs - LIMITS.kvClearedBeforeMs]);
+  });
+
   test('numbers that begin again are another process, whose cache is empty', async () => {
     const { feed, cleared: clearedMs } = noting();
     for (const sequence of [0, 1, 2]) await feed.take(message(sequence, [stored(4)]));
@@ -247,7 +257,7 @@ describe('the control plane', () => {
     const gateway = new FakeGateway(frames, 'gw', 'chat');
     await gateway.sync(controlPlane.url);
     const { podId } = endpoint(controlPlane);
-    await gateway.sync(controlPlane.url, { touches: [touch(podId, Date.now() - 20, [1n, 2n, 3n])] });
+    await gateway.sync(controlPlane.url, { touches: [touch(podId, Date.now() - 60_000, [1n, 2n, 3n])] });
     expect(endpoint(controlPlane).table.blocks).toBe(3);
     await engine.publish([cleared]);
     await until(() => endpoint(controlPlane).table.blocks === 0, 'the table to be cleared');
