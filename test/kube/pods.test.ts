@@ -106,6 +106,7 @@ it('a pod that is recreated at the same address is another one, and begins empty
   expect(after).toMatchObject({ ready: false, table: { blocks: 0 } });
   await world.cluster.setStatus('vllm-3b', { ip: '10.244.2.3', isReady: true });
   load = new Load(world, [ours, plain]);
+  await load.more(60);
   const sinceMs = await heard('it is ready', (found) => found?.ready === true, 3);
   await until('it gets requests', () => load.since(sinceMs, ours).some(({ pod }) => pod === addressOf(3)), 20_000);
 });
