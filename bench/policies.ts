@@ -1,7 +1,7 @@
 // prefill-cost against other rules, in virtual time: every workload at several loads, and a trace if there is one, over several seeds. The
 // table in docs/REPLAY.md is what this prints.
 //
-//   npm run bench -- policies [--trace FILE] [--seeds N] [--rows W1,W2@30] [--policies a,b] [--limit N] [--threads N] [--json]
+//   npm run bench -- policies [--trace FILE [--spread]] [--seeds N] [--rows W1,W2@30] [--policies a,b] [--limit N] [--threads N] [--json]
 //
 // A row is a workload and its load: requests or sessions a second, or how many times faster than recorded the trace is played. S is the time
 // of a policy over that of the best other rule in the same row (sim/replay/score.ts); earlier forms of prefill-cost are no other rules.
@@ -36,6 +36,7 @@ interface Row {
   source: string;
   rate?: number;
   speed: number;
+  spread?: boolean;
 }
 
 export interface PoliciesReport {
@@ -49,13 +50,13 @@ export interface PoliciesReport {
   worst: Record<string, number>;
 }
 
-function rowOf(name: string, trace: string | undefined): Row {
+function rowOf(name: string, trace: string | undefined, spread: boolean): Row {
   const [source = '', load] = name.split('@');
   const value = load === undefined ? undefined : Number(load);
   if (value !== undefined && !(value > 0)) throw new Error(`--rows: ${name}: the load is to be a number above 0`);
   if (source === TRACE) {
     if (trace === undefined) throw new Error(`--rows: ${name} needs --trace FILE`);
-    return { name, source: trace, speed: value ?? 1 };
+    return { name, source: trace, speed: value ?? 1, spread };
   }
   if (!isWorkload(source)) throw new Error(`--rows: ${source} is no workload`);
   return { name, source, speed: 1, ...(value === undefined ? {} : { rate: value }) };
@@ -74,6 +75,7 @@ function geometricMean(values: readonly number[]): number {
 
 interface Flags {
   trace?: string | undefined;
+  spread?: boolean | undefined;
   rows?: string | undefined;
   policies?: string | undefined;
   limit?: string | undefined;
@@ -84,7 +86,9 @@ interface Flags {
 export async function policiesReport(flags: Flags, onRow: (text: string) => void): Promise<PoliciesReport> {
   const { trace } = flags;
   if (trace !== undefined && !existsSync(trace)) throw new Error(`--trace: there is no file ${trace}`);
-  const rows = (flags.rows?.split(',') ?? rowNames(trace !== undefined)).map((name) => rowOf(name, trace));
+  const rows = (flags.rows?.split(',') ?? rowNames(trace !== undefined)).map((name) =>
+    rowOf(name, trace, flags.spread ?? false),
+  );
   const asked = flags.policies?.split(',') as ReplayPolicy[] | undefined;
   const policies = asked ?? [
     'prefill-cost',
@@ -158,6 +162,7 @@ if (import.meta.main) {
   const { values } = parseArgs({
     options: {
       trace: { type: 'string' },
+      spread: { type: 'boolean' },
       rows: { type: 'string' },
       policies: { type: 'string' },
       limit: { type: 'string' },

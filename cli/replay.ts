@@ -51,6 +51,7 @@ interface ReplayFlags {
   routers: number;
   workers: number;
   speed?: number;
+  spread?: boolean;
   seeds: number;
   rate?: number;
   limit?: number;
@@ -95,6 +96,7 @@ export function replayCommand(): Command {
     .option('--routers <n>', 'gateways, each with its own knowledge', wholeNumber(1, 64), 1)
     .option('--workers <n>', 'worker threads of each gateway', wholeNumber(1, 32), 1)
     .option('--speed <x>', 'play a trace so many times faster than recorded', positive)
+    .option('--spread', 'spread requests of a trace that bear one time up to the next time')
     .option('--seeds <n>', 'repeat with seeds 1 to n', wholeNumber(1, 1000), 1)
     .option('--rate <r>', 'requests or sessions a second of a named workload (default: its own)', positive)
     .option('--limit <n>', 'requests to play at most', wholeNumber(1, 10_000_000))
@@ -114,6 +116,7 @@ export function replayCommand(): Command {
 
 function check(source: string, flags: ReplayFlags): void {
   if (isWorkload(source)) {
+    if (flags.spread) throw new UsageError('--spread goes with a trace');
     if (flags.speed !== undefined) throw new UsageError('--speed goes with a trace; a named workload has --rate');
     if (source === 'W1' && flags.rate !== undefined) {
       throw new UsageError('--rate: W1 has none, its users send when they have read the last answer');
@@ -145,8 +148,8 @@ async function compare(source: string, flags: ReplayFlags): Promise<ReplayDocume
         weights,
         metrics,
       };
-      const { speed = 1, notStreamed, syncInterval } = flags;
-      return { ...fixed, speed, notStreamedPercent: notStreamed, syncIntervalMs: syncInterval };
+      const { speed = 1, spread, notStreamed, syncInterval } = flags;
+      return { ...fixed, speed, spread, notStreamedPercent: notStreamed, syncIntervalMs: syncInterval };
     }),
   );
   const interrupt = watchInterrupt();

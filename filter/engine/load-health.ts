@@ -9,6 +9,7 @@ import {
   STRIKES_MAX,
 } from './limits';
 import { ALIVE_AT, at, COOL_UNTIL, FAILED_AT, FAILURES, get, N, podsKept, SILENT, STRIKES, TRIAL } from './load-record';
+import { loadForeignMs } from './load-slowness';
 import { podPool, poolWordAt, words } from './residency-store';
 
 function coolMs(failures: u32): f64 {
@@ -69,7 +70,9 @@ export function loadAlive(pod: u32, nowMs: f64): void {
  */
 export function loadSilence(pod: u32, sentMs: f64, predictedMs: f64, nowMs: f64): bool {
   if (pod >= podsKept || load<u32>(at(pod) + SILENT) != 0) return false;
-  const limitMs = max(SILENCE_MS_MIN, predictedMs * SILENCE_PREDICTIONS);
+  // What others sent there at the same time was not known when the prediction was made, and stands before this one's first token, too.
+  const expectedMs = predictedMs + loadForeignMs(pod);
+  const limitMs = max(SILENCE_MS_MIN, expectedMs * SILENCE_PREDICTIONS);
   const sinceMs = nowMs - limitMs;
   if (sentMs > sinceMs || load<f64>(at(pod) + ALIVE_AT) > sinceMs || !othersLive(pod, sinceMs)) return false;
   cool(pod, nowMs);

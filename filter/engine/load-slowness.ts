@@ -1,7 +1,7 @@
 // How slow each pod is, in seconds for a token of prefill, as first tokens show, and when a first token is to be expected.
 import { POOLS_MAX, SLOWNESS_MAX } from './limits';
 import { podQueued } from './load';
-import { at, get, podsKept, SLOWNESS } from './load-record';
+import { at, FOREIGN_Q, get, podsKept, SLOWNESS } from './load-record';
 import { podPool, poolWordAt, words } from './residency-store';
 
 const SLOWNESS_DEFAULT: f64 = 1e-4;
@@ -47,10 +47,17 @@ function meanSlowness(pool: u32, otherwise: f64): f64 {
   }
   return count == 0 ? otherwise : sum / count;
 }
+/** How long a pod takes for what others sent there and has had no first token. */
+export function loadForeignMs(pod: u32): f64 {
+  return slownessOf(pod) * get(pod, FOREIGN_Q) * 1000;
+}
+/** A pod's slowness, or what can be taken for it. */
+function slownessOf(pod: u32): f64 {
+  const slowness = get(pod, SLOWNESS);
+  return slowness == 0 ? meanSlowness(podPool(pod), SLOWNESS_DEFAULT) : slowness;
+}
 /** When the first token of a request with `u` uncached tokens is to be expected if it is sent now, or was just sent with u = 0. */
 export function loadPredictedTtftMs(pod: u32, u: u32, nowMs: f64): f64 {
   if (pod >= podsKept) return 0;
-  let slowness = load<f64>(at(pod) + SLOWNESS);
-  if (slowness == 0) slowness = meanSlowness(podPool(pod), SLOWNESS_DEFAULT);
-  return slowness * (podQueued(pod, nowMs) + <f64>u) * 1000;
+  return slownessOf(pod) * (podQueued(pod, nowMs) + <f64>u) * 1000;
 }

@@ -53,6 +53,8 @@ export interface SourceOptions {
   seed: number;
   /** How many times faster than recorded a trace is played. */
   speed: number;
+  /** Requests of a trace that bear one time are spread evenly up to the next time, where a trace tells times coarsely. */
+  spread?: boolean | undefined;
   /** Requests or sessions a second of a named workload; its own when not given. */
   rate?: number | undefined;
   /** Requests at most. */
@@ -105,9 +107,28 @@ export function workloadSource(named: Workload, reader: KeyReader, fitted?: Fitt
   };
 }
 
-function traceSource({ source, speed, limit }: SourceOptions): ReplaySource {
+/** When each request begins: at its timestamp, or spread over the time up to the next one. The last ones have as long as those before. */
+function startTimes(timestamps: readonly number[], spread: boolean): number[] {
+  if (!spread) return [...timestamps];
+  const starts: number[] = [];
+  let stepMs = 0;
+  for (let from = 0; from < timestamps.length; from = starts.length) {
+    const atMs = timestamps[from]!;
+    const end = timestamps.findIndex((time, i) => i > from && time !== atMs);
+    const count = (end < 0 ? timestamps.length : end) - from;
+    if (end >= 0) stepMs = timestamps[end]! - atMs;
+    for (let i = 0; i < count; i++) starts.push(atMs + (stepMs * i) / count);
+  }
+  return starts;
+}
+
+function traceSource({ source, speed, limit, spread = false }: SourceOptions): ReplaySource {
   const lines = readTrace(source, limit);
-  const firstMs = lines[0]?.timestamp ?? 0;
+  const starts = startTimes(
+    lines.map((line) => line.timestamp),
+    spread,
+  );
+  const firstMs = starts[0] ?? 0;
   return {
     engine: '2xH100-32B',
     replicas: 8,
@@ -116,7 +137,7 @@ function traceSource({ source, speed, limit }: SourceOptions): ReplaySource {
         let isSent = false;
         return {
           id: `trace-${index}`,
-          startMs: (line.timestamp - firstMs) / speed,
+          startMs: (starts[index]! - firstMs) / speed,
           readsAnswers: false,
           next: () => {
             if (isSent) return null;

@@ -325,6 +325,17 @@ describe('a pod that is silent', () => {
     expect(loadSilence(0, NOW, 50, late)).toBe(0); // it works on another request
     expect(loadSilence(0, NOW, 50, NOW + 1501)).toBe(1);
   });
+
+  test('has the time that others need for what they sent there', () => {
+    const table = twoPods();
+    table.dispatch(0, 100, NOW);
+    const { loadAlive, loadForeignSet, loadSilence } = table.exports;
+    // At a ten-thousandth of a second a token 20,000 tokens take 2 s, so it is overdue after 4 times 2,050 ms.
+    loadForeignSet(32, 0, 1, 20_000, 20_000);
+    loadAlive(1, NOW + 8300);
+    expect(loadSilence(0, NOW, 50, NOW + 8190)).toBe(0);
+    expect(loadSilence(0, NOW, 50, NOW + 8210)).toBe(1);
+  });
 });
 
 describe('pods', () => {
