@@ -5,7 +5,8 @@
 //   node bench/affinity.ts [--json] [--arms NAME,...] [--loads hot,many] [--rounds N] [--seconds N] [--help]
 import { fileURLToPath } from 'node:url';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Command, InvalidArgumentError } from 'commander';
+import { Command } from 'commander';
+import { namesOf, wholeNumber } from '../cli/arguments.ts';
 import { startControlPlane } from '../control-plane/server.ts';
 import { envoyVersionDefault } from '../envoy/fetch.ts';
 import { startEnvoy, type RunningEnvoy } from '../envoy/run.ts';
@@ -13,6 +14,7 @@ import { startReplicas, type Replicas } from '../sim/replicas.ts';
 import { machineText } from './measure.ts';
 import { Load } from './outages/load.ts';
 import { spread, type Spread } from './overhead/spread.ts';
+import { synced } from './overhead/synced.ts';
 import { PEER_VERSIONS, peersPython } from './peers/install.ts';
 import { PEER_NAMES, startRouter } from './peers/router.ts';
 
@@ -89,7 +91,7 @@ async function startStage(options: AffinityOptions, say: Say): Promise<Stage> {
     closers.push(() => envoy.stop());
     const urls = new Map<ArmName, string>();
     for (const arm of ['plain', 'warmpath'] as const) urls.set(arm, `http://127.0.0.1:${envoy.ports[arm]}`);
-    await synced(envoy);
+    await synced(envoy, READY_MS);
     for (const name of PEER_NAMES) {
       if (!options.arms.includes(name)) continue;
       const router = await startRouter({ name, python: await peersPython(say), workers: endpoints });
@@ -123,16 +125,6 @@ function gateway(version: string, endpoints: string[], port: number): Promise<Ru
     ],
     controlPlane: { host: '127.0.0.1', port },
   });
-}
-
-async function synced(envoy: RunningEnvoy): Promise<void> {
-  const endMs = Date.now() + READY_MS;
-  for (;;) {
-    const stats = await envoy.stats('warmpath_syncs_total');
-    if (Object.entries(stats).some(([name, value]) => name.endsWith('result.ok') && value >= 3)) return;
-    if (Date.now() > endMs) throw new Error(`no sync after ${READY_MS / 1000} s:\n${await envoy.log()}`);
-    await sleep(50);
-  }
 }
 
 interface RoundResult {
@@ -258,31 +250,15 @@ export function textOf({ machine, versions, options, cells, shareOfBest, broken 
   return `${lines.join('\n')}\n`;
 }
 
-const whole = (text: string): number => {
-  const value = Number(text);
-  if (Number.isInteger(value) && value >= 1 && value <= 10_000) return value;
-  throw new InvalidArgumentError('expected a whole number from 1');
-};
-
-function some<T extends string>(known: readonly T[]): (text: string) => T[] {
-  return (text) => {
-    const names = text.split(',');
-    for (const name of names) {
-      if (!(known as readonly string[]).includes(name)) {
-        throw new InvalidArgumentError(`expected some of ${known.join(', ')}`);
-      }
-    }
-    return names as T[];
-  };
-}
+const whole = wholeNumber(1, 10_000);
 
 async function main(): Promise<number> {
   const loads = Object.keys(LOADS) as LoadName[];
   const command = new Command('affinity')
     .description('One hot prefix and many prefixes through each router with one setting: answers a second.')
     .option('--json', 'print one JSON document', false)
-    .option('--arms <name,...>', `some of ${ARMS.join(', ')}`, some(ARMS), [...ARMS])
-    .option('--loads <name,...>', `some of ${loads.join(', ')}`, some(loads), loads)
+    .option('--arms <name,...>', `some of ${ARMS.join(', ')}`, namesOf(ARMS), [...ARMS])
+    .option('--loads <name,...>', `some of ${loads.join(', ')}`, namesOf(loads), loads)
     .option('--rounds <n>', 'rounds of each router and load', whole, 3)
     .option('--seconds <n>', `length of a round, after ${WARM_SECONDS} s of warm-up`, whole, 10)
     .option('--envoy <version>', 'Envoy to measure in', envoyVersionDefault)

@@ -5,7 +5,8 @@
 //   node bench/peers.ts [--json] [--arms NAME,...] [--sizes KIB,...] [--backends N,...] [--rounds N] [--requests N] [--help]
 import { fileURLToPath } from 'node:url';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Command, InvalidArgumentError } from 'commander';
+import { Command } from 'commander';
+import { namesOf, wholeNumber } from '../cli/arguments.ts';
 import { startControlPlane } from '../control-plane/server.ts';
 import { envoyVersionDefault } from '../envoy/fetch.ts';
 import type { Chain } from '../envoy/listener.ts';
@@ -250,26 +251,13 @@ export function textOf({ machine, versions, options, cells }: PeersReport): stri
   return `${lines.join('\n')}\n`;
 }
 
-const whole = (text: string): number => {
-  const value = Number(text);
-  if (Number.isInteger(value) && value >= 1 && value <= 1_000_000) return value;
-  throw new InvalidArgumentError('expected a whole number from 1');
-};
-
-function armsOf(text: string): ArmName[] {
-  const names = text.split(',');
-  for (const name of names) {
-    if (!(ARMS as readonly string[]).includes(name))
-      throw new InvalidArgumentError(`expected some of ${ARMS.join(', ')}`);
-  }
-  return names as ArmName[];
-}
+const whole = wholeNumber(1, 1_000_000);
 
 async function main(): Promise<void> {
   const command = new Command('peers')
     .description('What each router costs beside the others: CPU for a request and added latency.')
     .option('--json', 'print one JSON document', false)
-    .option('--arms <name,...>', `some of ${ARMS.join(', ')}`, armsOf, [...ARMS])
+    .option('--arms <name,...>', `some of ${ARMS.join(', ')}`, namesOf(ARMS), [...ARMS])
     .option('--sizes <KiB,...>', 'sizes of the bodies', (text) => text.split(',').map(whole), [1, 16, 128])
     .option('--backends <n,...>', 'numbers of backends', (text) => text.split(',').map(whole), [1, 8, 64])
     .option('--rounds <n>', 'rounds that count; one more warms up', whole, 7)

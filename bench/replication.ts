@@ -5,8 +5,9 @@
 //   node bench/replication.ts [--json] [--gateways N] [--workers N] [--rate N] [--seconds N] [--rounds N] [--help]
 import { fileURLToPath } from 'node:url';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Command, InvalidArgumentError } from 'commander';
+import { Command } from 'commander';
 import { Agent } from 'undici';
+import { wholeNumber } from '../cli/arguments.ts';
 import { envoyVersionDefault } from '../envoy/fetch.ts';
 import { startEnvoy, type RunningEnvoy } from '../envoy/run.ts';
 import { startControlPlaneProcess, type ControlPlaneProcess } from './control-plane/process.ts';
@@ -15,6 +16,7 @@ import { Bodies } from './overhead/bodies.ts';
 import { Load } from './overhead/load.ts';
 import { processNs } from './overhead/proc.ts';
 import { spread, type Spread } from './overhead/spread.ts';
+import { synced } from './overhead/synced.ts';
 
 /** A prompt of so much text has 45 blocks. */
 const BODY_BYTES = 24 * 1024;
@@ -80,7 +82,7 @@ class Fleet {
       });
       this.envoys.push(running);
     }
-    if (arm === 'warmpath') await Promise.all(this.envoys.map(synced));
+    if (arm === 'warmpath') await Promise.all(this.envoys.map((envoy) => synced(envoy, READY_MS)));
   }
 
   /** CPU of all of them so far, in microseconds. */
@@ -101,16 +103,6 @@ class Fleet {
 
   async stop(): Promise<void> {
     await Promise.all(this.envoys.map((envoy) => envoy.stop()));
-  }
-}
-
-async function synced(envoy: RunningEnvoy): Promise<void> {
-  const endMs = Date.now() + READY_MS;
-  for (;;) {
-    const stats = await envoy.stats('warmpath_syncs_total');
-    if (Object.entries(stats).some(([name, value]) => name.endsWith('result.ok') && value >= 3)) return;
-    if (Date.now() > endMs) throw new Error(`no sync after ${READY_MS / 1000} s:\n${await envoy.log()}`);
-    await sleep(50);
   }
 }
 
@@ -240,11 +232,7 @@ export function textOf(report: ReplicationReport): string {
   return `${lines.join('\n')}\n`;
 }
 
-const whole = (text: string): number => {
-  const value = Number(text);
-  if (Number.isInteger(value) && value >= 1 && value <= 100_000) return value;
-  throw new InvalidArgumentError('expected a whole number from 1');
-};
+const whole = wholeNumber(1, 100_000);
 
 async function main(): Promise<number> {
   const command = new Command('replication')
