@@ -37,6 +37,9 @@ export interface Span {
   failed: number;
   syncP50Ms: number;
   syncP99Ms: number;
+  /** How late the control plane's own event loop was, and how late that of the simulated gateways: what of a sync's time is whose. */
+  loopP99Ms: number;
+  gatewaysLateP99Ms: number;
   upMiBPerSecond: number;
   downMiBPerSecond: number;
 }
@@ -65,13 +68,21 @@ function thread(file: string, data: unknown): Worker {
   return new Worker(new URL(`./control-plane/${file}`, import.meta.url), { workerData: data });
 }
 
+/** How late the control plane was since it was asked last. */
+async function loopP99Ms(url: string): Promise<number> {
+  const text = await (await fetch(`${url}/metrics`)).text();
+  return Number(/^warmpath_event_loop_delay_seconds (\S+)/m.exec(text)?.[1]) * 1000;
+}
+
 /** How busy the control plane and the gateways were while `seconds` passed. */
-async function measureSpan(pid: number, gateways: Worker, seconds: number): Promise<Span> {
+async function measureSpan({ pid, url }: ControlPlaneProcess, gateways: Worker, seconds: number): Promise<Span> {
+  await loopP99Ms(url);
   gateways.postMessage('reset');
   const [beforeNs, startedMs] = [processNs(pid), performance.now()];
   await sleep(seconds * 1000);
   const passedMs = performance.now() - startedMs;
   const usedNs = processNs(pid) - beforeNs;
+  const loopMs = await loopP99Ms(url);
   gateways.postMessage('report');
   const [result] = (await once(gateways, 'message')) as [GatewaysResult];
   const latencies = Float64Array.from(result.latenciesMs).toSorted();
@@ -84,6 +95,8 @@ async function measureSpan(pid: number, gateways: Worker, seconds: number): Prom
     failed: result.failed,
     syncP50Ms: at(0.5),
     syncP99Ms: at(0.99),
+    loopP99Ms: round(loopMs),
+    gatewaysLateP99Ms: round(result.lateP99Ms),
     upMiBPerSecond: perSecond(result.upBytes),
     downMiBPerSecond: perSecond(result.downBytes),
   };
@@ -112,7 +125,7 @@ export function textOf({ machine, versions, load, spans, broken }: ControlPlaneR
     `${machine}\nnode ${versions.node}`,
     `${pods} pods each second, ${gateways} gateways x ${requestsPerSecond} requests/s x ${keys} keys, sync every ${syncIntervalMs} ms`,
     '',
-    '  cores  memory MiB  syncs  failed  sync p50 ms  p99 ms  up MiB/s  down MiB/s',
+    '  cores  memory MiB  syncs  failed  sync p50 ms  p99 ms  loop late p99 ms  gateways late p99 ms  up MiB/s  down MiB/s',
   ];
   for (const s of spans) {
     lines.push(
@@ -123,6 +136,8 @@ export function textOf({ machine, versions, load, spans, broken }: ControlPlaneR
         String(s.failed).padStart(8),
         s.syncP50Ms.toFixed(1).padStart(13),
         s.syncP99Ms.toFixed(1).padStart(8),
+        s.loopP99Ms.toFixed(1).padStart(18),
+        s.gatewaysLateP99Ms.toFixed(1).padStart(22),
         s.upMiBPerSecond.toFixed(1).padStart(10),
         s.downMiBPerSecond.toFixed(1).padStart(12),
       ].join(''),
@@ -147,15 +162,14 @@ async function measure(values: Record<string, unknown>): Promise<ControlPlaneRep
     const [endpoints] = (await once(podsThread, 'message')) as [string[]];
     const pool = { name: 'bench', endpoints, scrapeIntervalMs: 1_000, syncIntervalMs: load.syncIntervalMs };
     controlPlane = await startControlPlaneProcess({ port: 0, pools: [pool] });
-    const { pid, url } = controlPlane;
-    const task: GatewaysTask = { url, pool: 'bench', ...load };
+    const task: GatewaysTask = { url: controlPlane.url, pool: 'bench', ...load };
     const gateways = thread('gateways.ts', task);
     const spans: Span[] = [];
     try {
       await sleep(5_000);
       for (let i = 1; i <= rounds; i++) {
         process.stderr.write(`span ${i} of ${rounds}, ${seconds} s\n`);
-        spans.push(await measureSpan(pid, gateways, seconds));
+        spans.push(await measureSpan(controlPlane, gateways, seconds));
       }
     } finally {
       await gateways.terminate();

@@ -1,10 +1,12 @@
 // The gateways of one pool: what each of them has in flight, how far its touches have been taken in, and what its counters
 // stood at. The load of all gateways is kept as running sums, so that "everybody but you" costs one subtraction a pod
 // however many gateways there are.
-import type { LoadRecord } from './engine/frames.ts';
+import type { LoadRecord, PutLoad } from './engine/frames.ts';
 import { KIND_COUNTERS } from './engine/outcomes.ts';
 import type { OutcomeKindRecord, OutcomeRecord, OutcomesRecord } from './engine/outcomes.ts';
 import { LIMITS } from './limits.ts';
+import { LoadSums } from './load-sums.ts';
+import type { Counted } from './load-sums.ts';
 
 export interface Gateway {
   name: string;
@@ -33,45 +35,11 @@ export interface Gateway {
   setsLevel: boolean;
 }
 
-interface Counted {
-  inFlight: number;
-  prefillTokens: number;
-  usedTokens: number;
-  /** Weight of this entry in the mean age and in the mean slowness. */
-  weight: number;
-  /** When the numbers were true, in ms since this object was made. */
-  atMs: number;
-  slowness: number;
-}
-
-interface Sums {
-  inFlight: number;
-  prefillTokens: number;
-  usedTokens: number;
-  weight: number;
-  weightedAtMs: number;
-  slownessWeight: number;
-  weightedSlowness: number;
-}
-
-const CAP = 0xffff_ffff;
-
-function add(sums: Sums, counted: Counted, sign: 1 | -1): void {
-  sums.inFlight += sign * counted.inFlight;
-  sums.prefillTokens += sign * counted.prefillTokens;
-  sums.usedTokens += sign * counted.usedTokens;
-  sums.weight += sign * counted.weight;
-  sums.weightedAtMs += sign * counted.weight * counted.atMs;
-  if (counted.slowness === 0) return;
-  sums.slownessWeight += sign * counted.weight;
-  sums.weightedSlowness += sign * counted.weight * counted.slowness;
-}
-
 export class Gateways {
   readonly #baseMs: number;
   /** By name, newest life first. */
   readonly #gateways = new Map<string, Gateway[]>();
-  readonly #sums = new Map<number, Sums>();
+  readonly #sums = new LoadSums();
   /** By name: which life reported last, and how often another one did before. */
   readonly #turns = new Map<string, { last: Gateway; count: number; sinceMs: number; isTold: boolean }>();
 
@@ -173,13 +141,7 @@ export class Gateways {
 
   /** Replaces what a gateway has in flight. Pods with nothing to tell of are left out. */
   setLoad(gateway: Gateway, records: LoadRecord[], nowMs: number): void {
-    for (const [podId, counted] of gateway.load) {
-      const sums = this.#sums.get(podId);
-      if (sums === undefined) continue;
-      add(sums, counted, -1);
-      // Sums of fractions drift: a pod without load starts again from nothing.
-      if (sums.weight <= 0) this.#sums.delete(podId);
-    }
+    for (const [podId, counted] of gateway.load) this.#sums.remove(podId, counted);
     gateway.load = new Map();
     for (const r of records) {
       if (r.inFlight === 0 && r.prefillTokens === 0 && r.usedTokens === 0 && r.slowness === 0) continue;
@@ -188,51 +150,22 @@ export class Gateways {
       const atMs = Math.round(nowMs - this.#baseMs - Math.min(r.ageMs, LIMITS.gatewayStaleMs));
       const counted: Counted = { inFlight, prefillTokens, usedTokens, weight: Math.max(1, inFlight), atMs, slowness };
       gateway.load.set(r.podId, counted);
-      let sums = this.#sums.get(r.podId);
-      if (sums === undefined) {
-        sums = {
-          inFlight: 0,
-          prefillTokens: 0,
-          usedTokens: 0,
-          weight: 0,
-          weightedAtMs: 0,
-          slownessWeight: 0,
-          weightedSlowness: 0,
-        };
-        this.#sums.set(r.podId, sums);
-      }
-      add(sums, counted, 1);
+      this.#sums.add(r.podId, counted);
     }
   }
 
   /** The load of all gateways but one on the pods of the pool; pods without any are left out. */
   loadOfOthers(except: Gateway | null, podIds: ReadonlySet<number>, nowMs: number): LoadRecord[] {
     const records: LoadRecord[] = [];
-    const nowAtMs = nowMs - this.#baseMs;
-    for (const [podId, sums] of this.#sums) {
-      if (!podIds.has(podId)) continue;
-      let { inFlight, prefillTokens, usedTokens, weight, weightedAtMs, slownessWeight, weightedSlowness } = sums;
-      const own = except?.load.get(podId);
-      if (own !== undefined) {
-        inFlight -= own.inFlight;
-        prefillTokens -= own.prefillTokens;
-        usedTokens -= own.usedTokens;
-        weight -= own.weight;
-        weightedAtMs -= own.weight * own.atMs;
-        slownessWeight -= own.slowness === 0 ? 0 : own.weight;
-        weightedSlowness -= own.weight * own.slowness;
-      }
-      if (weight <= 0) continue;
-      records.push({
-        podId,
-        inFlight: Math.min(inFlight, CAP),
-        prefillTokens: Math.min(prefillTokens, CAP),
-        usedTokens: Math.min(usedTokens, CAP),
-        ageMs: Math.min(Math.max(0, Math.round(nowAtMs - weightedAtMs / weight)), CAP),
-        slowness: slownessWeight > 0 ? Math.max(0, weightedSlowness / slownessWeight) : 0,
-      });
-    }
+    this.putLoadOfOthers(except, podIds, nowMs, (podId, inFlight, prefillTokens, usedTokens, ageMs, slowness) => {
+      records.push({ podId, inFlight, prefillTokens, usedTokens, ageMs, slowness });
+    });
     return records;
+  }
+
+  /** The same, told pod by pod. */
+  putLoadOfOthers(except: Gateway | null, podIds: ReadonlySet<number>, nowMs: number, put: PutLoad): void {
+    this.#sums.withoutOwn(except?.load ?? null, podIds, nowMs - this.#baseMs, put);
   }
 
   /**

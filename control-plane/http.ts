@@ -11,7 +11,7 @@ import type { Metrics } from './metrics.ts';
 export interface HttpParts {
   token: string | null;
   metrics: Metrics;
-  sync(body: Uint8Array): Uint8Array;
+  sync(body: Uint8Array): Buffer;
   state(): object;
   /** Null when ready, else what is waited for. */
   notReady(): string | null;
@@ -76,7 +76,7 @@ function addSync(app: FastifyInstance, parts: HttpParts): void {
   };
   app.post('/v1/sync', { onRequest: guard }, async (request: FastifyRequest, reply: FastifyReply) => {
     const body = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
-    return reply.type('application/octet-stream').send(Buffer.from(parts.sync(body)));
+    return reply.type('application/octet-stream').send(parts.sync(body));
   });
 }
 

@@ -1,4 +1,4 @@
-// Reads vLLM's /metrics text: the few families that routing needs, in one pass over the lines and without an object per
+// Reads vLLM's /metrics text: the few families that routing needs, in one pass over the bytes and without an object per
 // sample. Each family has its names by version, newest first; several series of one name (one per engine of a
 // data-parallel server) are added up, or averaged where a sum means nothing.
 
@@ -36,6 +36,15 @@ for (const family of FAMILY_NAMES) {
   FAMILIES[family].names.forEach((name, rank) => NAMED.set(name, { family, rank }));
 }
 
+const ADAPTERS = 'vllm:lora_requests_info';
+
+/** A name's length and sixth letter, so that most lines, which are buckets of histograms, need not be looked up by name. */
+const MARK_LENGTHS = 128;
+const markOf = (length: number, letter: number): number => Math.min(length, MARK_LENGTHS - 1) * 128 + (letter & 127);
+const MARK_AT = 5;
+const marks = new Uint8Array(MARK_LENGTHS * 128);
+for (const name of [...NAMED.keys(), ADAPTERS]) marks[markOf(name.length, name.charCodeAt(MARK_AT))] = 1;
+
 interface Collected {
   rank: number;
   sum: number;
@@ -48,9 +57,9 @@ const SPACE = 32;
 const HASH = 35;
 
 /** End of a label set that opens at `at`: just past its closing brace, with braces inside of quotes left alone. */
-function labelsEnd(text: string, at: number, end: number): number {
+function labelsEnd(text: string, at: number): number {
   let isQuoted = false;
-  for (let i = at + 1; i < end; i++) {
+  for (let i = at + 1; i < text.length; i++) {
     const char = text.charCodeAt(i);
     if (char === 92 && isQuoted) i++;
     else if (char === 34) isQuoted = !isQuoted;
@@ -70,8 +79,6 @@ function capacityTokens(labels: string): number {
   const tokens = blocks * blockTokens;
   return Number.isSafeInteger(tokens) && tokens > 0 && tokens <= 0xffff_ffff ? tokens : Number.NaN;
 }
-
-const ADAPTERS = 'vllm:lora_requests_info';
 
 /** Names of the adapters whose requests run or wait. */
 function adapterNames(labels: string): string[] {
@@ -107,45 +114,52 @@ function result(family: Family, found: Collected | undefined): number | null {
   return Number.isFinite(value) && value >= 0 ? value : null;
 }
 
-export function readMetrics(text: string): EngineMetrics {
+const encoder = new TextEncoder();
+const NEWLINE = 10;
+
+/** Calls back with each line that may be of a wanted family. A page is thousands of lines long, so no other one becomes a string. */
+function eachLine(page: Uint8Array, take: (line: string) => void): void {
+  const decoder = Buffer.from(page.buffer, page.byteOffset, page.byteLength);
+  for (let at = 0; at < page.length;) {
+    let nameEnd = at;
+    while (nameEnd < page.length) {
+      const byte = page[nameEnd];
+      if (byte === BRACE || byte === SPACE || byte === NEWLINE) break;
+      nameEnd++;
+    }
+    let end = nameEnd;
+    while (end < page.length && page[end] !== NEWLINE) end++;
+    const isWanted = marks[markOf(nameEnd - at, page[at + MARK_AT] ?? 0)] !== 0;
+    if (isWanted && page[at] !== HASH) take(decoder.toString('utf8', at, end));
+    at = end + 1;
+  }
+}
+
+export function readMetrics(text: string | Uint8Array): EngineMetrics {
   const found = new Map<Family, Collected>();
   let adapters: string[] = [];
   let adaptersAt = -1;
-  for (let at = 0; at < text.length;) {
-    const newline = text.indexOf('\n', at);
-    const end = newline < 0 ? text.length : newline;
-    const first = text.charCodeAt(at);
-    if (first !== HASH && end > at) {
-      let nameEnd = at;
-      for (; nameEnd < end; nameEnd++) {
-        const char = text.charCodeAt(nameEnd);
-        if (char === BRACE || char === SPACE) break;
+  eachLine(typeof text === 'string' ? encoder.encode(text) : text, (line) => {
+    const nameEnd = line.search(/[{ ]|$/);
+    const name = line.slice(0, nameEnd);
+    const hasLabels = line.charCodeAt(nameEnd) === BRACE;
+    const valueAt = hasLabels ? labelsEnd(line, nameEnd) : nameEnd;
+    if (valueAt < 0) return;
+    if (name === ADAPTERS) {
+      // Series of other sets of adapters stay; the value is the time at which one was true, and the newest holds.
+      const time = hasLabels ? sampleValue(line.slice(valueAt)) : Number.NaN;
+      if (time > adaptersAt) {
+        adaptersAt = time;
+        adapters = adapterNames(line.slice(nameEnd, valueAt));
       }
-      const name = text.slice(at, nameEnd);
-      if (name === ADAPTERS) {
-        // Series of other sets of adapters stay; the value is the time at which one was true, and the newest holds.
-        const valueAt = labelsEnd(text, nameEnd, end);
-        const time = valueAt > 0 ? sampleValue(text.slice(valueAt, end)) : Number.NaN;
-        if (time > adaptersAt) {
-          adaptersAt = time;
-          adapters = adapterNames(text.slice(nameEnd, valueAt));
-        }
-      }
-      const named = NAMED.get(name);
-      if (named !== undefined) {
-        const hasLabels = text.charCodeAt(nameEnd) === BRACE;
-        const valueAt = hasLabels ? labelsEnd(text, nameEnd, end) : nameEnd;
-        if (valueAt > 0) {
-          const isCapacity = named.family === 'cacheConfig';
-          const value = isCapacity
-            ? capacityTokens(text.slice(nameEnd, valueAt))
-            : sampleValue(text.slice(valueAt, end));
-          collect(found, named, value);
-        }
-      }
+      return;
     }
-    at = end + 1;
-  }
+    const named = NAMED.get(name);
+    if (named === undefined) return;
+    const isCapacity = named.family === 'cacheConfig';
+    const value = isCapacity ? capacityTokens(line.slice(nameEnd, valueAt)) : sampleValue(line.slice(valueAt));
+    collect(found, named, value);
+  });
   const metrics = { missing: [] as Family[], adapters } as EngineMetrics;
   for (const family of FAMILY_NAMES) {
     metrics[family] = result(family, found.get(family));

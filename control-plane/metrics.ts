@@ -34,6 +34,11 @@ export class Metrics {
     registers: [this.registry],
   });
   readonly syncBytes = this.#counter('sync_bytes_total', 'Bytes of reports and answers', ['direction']);
+  readonly eventLoopDelay = this.#gauge(
+    'event_loop_delay_seconds',
+    'How late the process got to what was due, 99 % of the time since this was asked last: what a sync waits beside its own duration',
+    [],
+  );
   readonly touches = this.#counter('touches_total', 'Touch records taken in from gateways', ['pool']);
   readonly touchesSkipped = this.#counter('touches_skipped_total', 'Touch records of pods that are not known', [
     'pool',

@@ -5,7 +5,14 @@ import { CAPACITY_TOKENS_UNKNOWN, LearnedCapacity } from './capacity.ts';
 import type { Clock } from './clock.ts';
 import type { EndpointConfig, PoolConfig } from './config.ts';
 import { policyKeyOf, POLICY_CODES } from './engine/frames.ts';
-import type { AdapterRecord, EndpointRecord, MetricsRecord, PolicyName, PoolRecord } from './engine/frames.ts';
+import type {
+  AdapterRecord,
+  EndpointRecord,
+  MetricsRecord,
+  PolicyName,
+  PoolRecord,
+  PutMetrics,
+} from './engine/frames.ts';
 import type { OutcomeRecord } from './engine/outcomes.ts';
 import { Gateways } from './gateways.ts';
 import { KvListener } from './kv-events/listener.ts';
@@ -240,10 +247,14 @@ export class Pool {
     return this.pods.list().map((pod) => this.#metricsRecord(pod));
   }
 
-  /** What was scraped after a scrape of that number. */
-  metricsAfter(scrapeNumber: number): MetricsRecord[] {
-    const pods = this.scraper.scrapedAfter(scrapeNumber).map((endpoint) => this.pods.byEndpoint(endpoint));
-    return pods.filter((pod) => pod !== undefined).map((pod) => this.#metricsRecord(pod));
+  /** What was scraped after a scrape of that number, told pod by pod. */
+  putMetrics(scrapeNumber: number, put: PutMetrics): void {
+    this.scraper.eachAfter(scrapeNumber, (endpoint, state) => {
+      const pod = this.pods.byEndpoint(endpoint);
+      if (pod === undefined) return;
+      const { ageMs, stale } = this.scraper.ageMs(state);
+      put(pod.id, state, ageMs, stale);
+    });
   }
 
   #metricsRecord(pod: Pod): MetricsRecord {
@@ -259,11 +270,13 @@ export class Pool {
 
   /** The adapters in use on the pods that were scraped since a scrape of that number. */
   adapterRecords(scrapeNumber: number): AdapterRecord[] {
-    return this.scraper.scrapedAfter(scrapeNumber).flatMap((endpoint) => {
+    const records: AdapterRecord[] = [];
+    this.scraper.eachAfter(scrapeNumber, (endpoint, { adapterHashes }) => {
+      if (adapterHashes.length === 0) return;
       const podId = this.pods.byEndpoint(endpoint)?.id;
-      const hashes = this.scraper.state(endpoint)?.adapterHashes ?? [];
-      return podId === undefined ? [] : hashes.map((hash) => ({ podId, hash }));
+      if (podId !== undefined) for (const hash of adapterHashes) records.push({ podId, hash });
     });
+    return records;
   }
 
   /** Sets the gauges that are derived from state, when somebody asks for them. */

@@ -1,8 +1,10 @@
 // Scrapes the engines' /metrics: each endpoint once an interval, the endpoints spread over it, no more than a bounded number
 // at once, on connections that stay open. A scrape that fails changes nothing but the age of what is known: whether a pod
 // can serve is for Envoy's health checks and the filter to find out, not for its metrics.
-import { Agent, request } from 'undici';
+import { Agent } from 'undici';
 import type { Clock } from './clock.ts';
+import { FetchError, fetchPage } from './fetch-page.ts';
+import type { FetchFailure } from './fetch-page.ts';
 import { LIMITS } from './limits.ts';
 import type { Log } from './log.ts';
 import { readMetrics } from './metrics-text.ts';
@@ -12,16 +14,7 @@ import type { EngineMetrics, Family } from './metrics-text.ts';
 const WIRE_NUMBER_MAX = 0xffff_ffff;
 const whole = (value: number): number => Math.min(Math.round(value), WIRE_NUMBER_MAX);
 
-export const SCRAPE_FAILURES = ['timeout', 'connect', 'status', 'too-large', 'no-metrics'] as const;
-export type ScrapeFailure = (typeof SCRAPE_FAILURES)[number];
-
-class ScrapeError extends Error {
-  readonly reason: ScrapeFailure;
-  constructor(reason: ScrapeFailure) {
-    super(reason);
-    this.reason = reason;
-  }
-}
+export type ScrapeFailure = FetchFailure | 'no-metrics';
 
 /** What is known of one engine from its metrics. */
 export interface EngineState {
@@ -80,17 +73,6 @@ function emptyState(): EngineState {
   };
 }
 
-async function readText(body: AsyncIterable<Buffer>): Promise<string> {
-  const parts: Buffer[] = [];
-  let bytes = 0;
-  for await (const part of body) {
-    bytes += part.length;
-    if (bytes > LIMITS.scrapeBytes) throw new ScrapeError('too-large');
-    parts.push(part);
-  }
-  return Buffer.concat(parts).toString('utf8');
-}
-
 /** At most so many at once; the rest waits in order. Shared by the pools. */
 export class Gate {
   #free: number;
@@ -126,8 +108,8 @@ export class Scraper {
   readonly #targets = new Map<string, Target>();
   #isClosed = false;
   #scrapes = 0;
-  /** The endpoints of the last scrapes, newest last. */
-  #order: string[] = [];
+  /** The targets of the last scrapes, newest last. */
+  #order: Target[] = [];
 
   constructor(intervalMs: number, timeoutMs: number, clock: Clock, log: Log, gate: Gate, events: ScrapeEvents) {
     this.#intervalMs = intervalMs;
@@ -185,12 +167,13 @@ export class Scraper {
   }
 
   /** Endpoints that were scraped well after a scrape of that number, each once, as far back as every endpoint's last scrape. */
-  scrapedAfter(scrapeNumber: number): string[] {
+  eachAfter(scrapeNumber: number, take: (endpoint: string, state: EngineState) => void): void {
     const from = Math.max(0, this.#order.length - (this.#scrapes - scrapeNumber));
-    const numberOfFirst = this.#scrapes - this.#order.length + from + 1;
-    return this.#order
-      .slice(from)
-      .filter((endpoint, index) => this.state(endpoint)?.scrapeNumber === numberOfFirst + index);
+    for (let i = from; i < this.#order.length; i++) {
+      const target = this.#order[i] as Target;
+      const isLast = target.state.scrapeNumber === this.#scrapes - this.#order.length + i + 1;
+      if (isLast && this.#targets.get(target.endpoint) === target) take(target.endpoint, target.state);
+    }
   }
 
   /** Good scrapes so far, of all endpoints. */
@@ -229,9 +212,11 @@ export class Scraper {
     const startedMs = performance.now();
     let outcome: 'ok' | ScrapeFailure = 'ok';
     try {
-      if (!this.#isClosed) this.#take(target, await this.#fetch(target.endpoint));
+      const metrics = this.#isClosed ? null : await this.#fetch(target.endpoint);
+      if (metrics === null) outcome = 'no-metrics';
+      else this.#take(target, metrics);
     } catch (error) {
-      outcome = error instanceof ScrapeError ? error.reason : isTimeout(error) ? 'timeout' : 'connect';
+      outcome = error instanceof FetchError ? error.reason : 'connect';
     } finally {
       this.#gate.leave();
       target.isBusy = false;
@@ -241,19 +226,10 @@ export class Scraper {
     this.#events.result(target.endpoint, outcome, (performance.now() - startedMs) / 1000);
   }
 
-  async #fetch(endpoint: string): Promise<EngineMetrics> {
-    const { statusCode, body } = await request(`http://${endpoint}/metrics`, {
-      dispatcher: this.#agent,
-      signal: AbortSignal.timeout(this.#timeoutMs),
-      headers: { accept: 'text/plain' },
-    });
-    if (statusCode !== 200) {
-      await body.dump();
-      throw new ScrapeError('status');
-    }
-    const metrics = readMetrics(await readText(body));
+  async #fetch(endpoint: string): Promise<EngineMetrics | null> {
+    const metrics = readMetrics(await fetchPage(this.#agent, `http://${endpoint}`, '/metrics', this.#timeoutMs));
     if (metrics.running === null && metrics.waiting === null && metrics.kvUsage === null) {
-      throw new ScrapeError('no-metrics');
+      return null;
     }
     return metrics;
   }
@@ -279,7 +255,7 @@ export class Scraper {
     state.adapterHashes = metrics.adapters.slice(0, LIMITS.adaptersPerPod).map(adapterHash);
     state.scrapedMs = this.#clock.nowMs();
     state.scrapeNumber = ++this.#scrapes;
-    this.#order.push(target.endpoint);
+    this.#order.push(target);
     if (this.#order.length > 8 * LIMITS.pods) this.#order = this.#order.slice(-4 * LIMITS.pods);
     state.failuresInRow = 0;
     state.lastFailure = null;
@@ -307,11 +283,6 @@ export function adapterHash(name: string): number {
   let hash = 0x811c9dc5;
   for (const byte of new TextEncoder().encode(name)) hash = Math.imul(hash ^ byte, 0x01000193);
   return hash >>> 0 || 1;
-}
-
-function isTimeout(error: unknown): boolean {
-  const name = (error as { name?: string }).name ?? '';
-  return name === 'TimeoutError' || name.includes('Timeout');
 }
 
 /** The histogram's sum and count are totals: the mean of an interval is the quotient of their increases. */

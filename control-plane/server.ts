@@ -1,6 +1,7 @@
 // Puts a control plane together from its parts, starts it and stops it. The command line and the tests both come in here.
 import type { FastifyInstance } from 'fastify';
 import { randomBytes } from 'node:crypto';
+import { monitorEventLoopDelay } from 'node:perf_hooks';
 import type { Clock } from './clock.ts';
 import { systemClock } from './clock.ts';
 import { readConfig, readPolicyOptions } from './config.ts';
@@ -45,6 +46,7 @@ export interface ControlPlaneParts {
 }
 
 const SWEEP_MS = 1_000;
+const DELAY_RESOLUTION_MS = 10;
 
 /** Later control planes have larger epochs, and no two of them the same: ms since 1970, then 20 random bits. */
 function newEpoch(nowMs: number): bigint {
@@ -118,6 +120,8 @@ export async function startControlPlane(
   const config = readConfig(options);
   const frames = new Frames((await loadEngine<FrameExports>()).exports);
   const metrics = new Metrics();
+  const delay = monitorEventLoopDelay({ resolution: DELAY_RESOLUTION_MS });
+  delay.enable();
   const kubernetes = await connect(config, metrics, log);
   const startedMs = clock.nowMs();
   metrics.startTime.set(startedMs / 1000);
@@ -158,6 +162,8 @@ export async function startControlPlane(
       metrics.podMatches.reset();
       metrics.podCapacityTokens.reset();
       metrics.active.set(isActive ? 1 : 0);
+      metrics.eventLoopDelay.set(Math.max(0, delay.percentile(99) / 1e9 - DELAY_RESOLUTION_MS / 1000));
+      delay.reset();
       for (const pool of pools) pool.collect(clock.nowMs());
     },
   };
@@ -237,6 +243,7 @@ export async function startControlPlane(
     },
     close: async () => {
       isClosed = true;
+      delay.disable();
       clearInterval(sweep);
       await http.close();
       await admin?.close();

@@ -33,6 +33,7 @@ export class Sync {
   readonly #clock: Clock;
   readonly #metrics: Metrics;
   readonly #log: Log;
+  readonly #answer = new AnswerBody();
 
   constructor(epoch: bigint, frames: Frames, pools: Pool[], clock: Clock, metrics: Metrics, log: Log) {
     this.#epoch = epoch;
@@ -53,12 +54,13 @@ export class Sync {
   }
 
   /** Answers a body of reports; throws ControlPlaneError and changes nothing when any frame is not sound. */
-  answer(body: Uint8Array): Uint8Array {
+  answer(body: Uint8Array): Buffer {
     const startedMs = performance.now();
     const nowMs = this.#clock.nowMs();
     const reports = this.#read(body, nowMs);
-    const parts = reports.flatMap((report) => this.#answerOne(report, nowMs));
-    const answer = Buffer.concat(parts);
+    this.#answer.begin();
+    for (const report of reports) this.#answerOne(report, nowMs);
+    const answer = this.#answer.take();
     this.#metrics.syncBytes.inc({ direction: 'in' }, body.length);
     this.#metrics.syncBytes.inc({ direction: 'out' }, answer.length);
     this.#metrics.syncSeconds.observe((performance.now() - startedMs) / 1000);
@@ -94,14 +96,14 @@ export class Sync {
       const code = this.#frames.check(body);
       if (code !== 'ok') throw new FrameError(code);
       this.#frames.clampTouchTimes(nowMs + LIMITS.clockSkewMs);
-      return { frame: this.#frames.read(), chunk: this.#frames.touchChunk(), bytes: this.#frames.bytes() };
+      return { frame: this.#frames.read(false), chunk: this.#frames.touchChunk(), bytes: this.#frames.bytes() };
     } catch (error) {
       if (!(error instanceof FrameError)) throw error;
       throw new ControlPlaneError(frameErrorCode(error.code), `the frame at byte ${at} is refused: ${error.code}`);
     }
   }
 
-  #answerOne(report: Report, nowMs: number): Uint8Array[] {
+  #answerOne(report: Report, nowMs: number): void {
     const { frame, pool } = report;
     const name = frame.gateway?.name ?? '';
     const met = pool.gateways.meet(name, frame.gateway?.incarnation ?? 0n, nowMs);
@@ -116,7 +118,7 @@ export class Sync {
     // Whose counters are met for the first time although the gateway is not new: its past was counted before.
     if (met.isNew && frame.epoch !== 0n && !isSameEpoch) gateway.setsLevel = true;
     this.#takeIn(report, gateway, nowMs);
-    return this.#compose(report, gateway, nowMs);
+    this.#compose(report, gateway, nowMs);
   }
 
   #takeIn({ frame, chunk, pool }: Report, gateway: Gateway, nowMs: number): void {
@@ -144,7 +146,7 @@ export class Sync {
     }
     // What a gateway holds is taken into the table only; the others have tables of their own.
     if (frame.flags.includes('table')) {
-      this.#apply(pool, frame, chunk.records);
+      this.#apply(pool, chunk);
       gateway.touchesNext = first;
       return;
     }
@@ -153,13 +155,13 @@ export class Sync {
     const isKnown = gateway.reports > 1 && next <= gateway.touchesNext;
     gateway.touchesNext = next;
     if (isKnown) return;
-    this.#apply(pool, frame, chunk.records);
+    this.#apply(pool, chunk);
     pool.log.append(gateway.name, chunk);
   }
 
-  #apply(pool: Pool, frame: Frame, records: number): void {
-    const skipped = pool.table.apply(frame.touches ?? []);
-    this.#metrics.touches.inc({ pool: pool.name }, records);
+  #apply(pool: Pool, chunk: TouchChunk): void {
+    const skipped = pool.table.apply(chunk);
+    this.#metrics.touches.inc({ pool: pool.name }, chunk.records);
     if (skipped > 0) this.#metrics.touchesSkipped.inc({ pool: pool.name }, skipped);
   }
 
@@ -176,7 +178,7 @@ export class Sync {
     ttftCount.inc(labels, rise.ttftCount);
   }
 
-  #compose({ frame, pool }: Report, gateway: Gateway, nowMs: number): Uint8Array[] {
+  #compose({ frame, pool }: Report, gateway: Gateway, nowMs: number): void {
     const isSameEpoch = frame.epoch === this.epoch;
     const reached = isSameEpoch ? frame.sequence : 0n;
     gateway.sequence = reached;
@@ -198,40 +200,40 @@ export class Sync {
       // A gateway that comes from an earlier control plane may hold a table worth having.
       flags: asksTable ? ['wantTable'] : [],
     };
-    const parts: Uint8Array[] = [];
     const isNews = !isSameEpoch || frame.settingsVersion !== settingsVersion;
-    if (isNews) parts.push(this.#settings(pool, head));
+    if (isNews) this.#settings(pool, head);
     // Metrics of a scrape are told once: a gateway that misses an answer hears the next scrape. Gateways age them by themselves.
     const isWhole = isNews || wantsSnapshot;
-    const metrics = isWhole ? pool.metricsRecords() : pool.metricsAfter(gateway.scrapesTold);
-    const adapters = pool.adapterRecords(isWhole ? 0 : gateway.scrapesTold);
+    const scrapesTold = isWhole ? 0 : gateway.scrapesTold;
+    const adapters = pool.adapterRecords(scrapesTold);
     gateway.scrapesTold = pool.scraper.scrapes;
-    parts.push(
-      this.#frames.encode({
-        ...head,
-        load: pool.gateways.loadOfOthers(gateway, pool.pods.ids(), nowMs),
-        metrics,
-        gateway: {
-          name: gateway.name,
-          incarnation: gateway.incarnation,
-          workers: gateway.workers,
-          touchesNext: gateway.touchesNext,
-        },
-        ...(adapters.length === 0 ? {} : { adapters }),
-      }),
-    );
+    this.#add({
+      ...head,
+      putLoad: (put) => pool.gateways.putLoadOfOthers(gateway, pool.pods.ids(), nowMs, put),
+      ...(isWhole ? { metrics: pool.metricsRecords() } : { putMetrics: (put) => pool.putMetrics(scrapesTold, put) }),
+      gateway: {
+        name: gateway.name,
+        incarnation: gateway.incarnation,
+        workers: gateway.workers,
+        touchesNext: gateway.touchesNext,
+      },
+      ...(adapters.length === 0 ? {} : { adapters }),
+    });
     if (wantsSnapshot) {
-      parts.push(...this.#snapshot(pool, head));
+      this.#snapshot(pool, head);
     } else {
       const { chunks, reaches } = pool.log.since(reached, gateway.name, LIMITS.syncTouchBytes);
-      if (reaches > reached) parts.push(...this.#touches({ ...head, sequence: reaches }, chunks, reached));
+      if (reaches > reached) this.#touches({ ...head, sequence: reaches }, chunks, reached);
     }
     this.#metrics.syncs.inc({ pool: pool.name, answer: wantsSnapshot ? 'snapshot' : 'delta' });
-    return parts;
   }
 
-  #settings(pool: Pool, head: FrameToWrite): Uint8Array {
-    return this.#frames.encode({
+  #add(frame: FrameToWrite): void {
+    this.#answer.add(this.#frames.write(frame));
+  }
+
+  #settings(pool: Pool, head: FrameToWrite): void {
+    this.#add({
       ...head,
       pool: pool.settings(),
       secret: pool.secret,
@@ -239,29 +241,55 @@ export class Sync {
     });
   }
 
-  #snapshot(pool: Pool, head: FrameToWrite): Uint8Array[] {
+  #snapshot(pool: Pool, head: FrameToWrite): void {
     const groups = grouped(pool.table.snapshot(LIMITS.snapshotBytes));
     if (groups.length === 0) groups.push([]);
-    return groups.map((chunks, index) => {
+    groups.forEach((chunks, index) => {
       const isLast = index === groups.length - 1;
       const sequence = isLast ? pool.log.last : head.sequence;
       const flags: FrameToWrite['flags'] = isLast ? [] : ['more'];
-      return this.#frames.encode({ ...head, kind: 'snapshot', sequence, flags, touches: [], touchChunks: chunks });
+      this.#add({ ...head, kind: 'snapshot', sequence, flags, touches: [], touchChunks: chunks });
     });
   }
 
   // Touches may take several frames; only the last one says that the gateway has come so far.
-  #touches(head: FrameToWrite, chunks: TouchChunk[], reached: bigint): Uint8Array[] {
+  #touches(head: FrameToWrite, chunks: TouchChunk[], reached: bigint): void {
     const groups = grouped(chunks);
     if (groups.length === 0) groups.push([]);
-    return groups.map((group, index) =>
-      this.#frames.encode({
-        ...head,
-        sequence: index === groups.length - 1 ? head.sequence : reached,
-        touches: [],
-        touchChunks: group,
-      }),
-    );
+    groups.forEach((group, index) => {
+      const sequence = index === groups.length - 1 ? head.sequence : reached;
+      this.#add({ ...head, sequence, touches: [], touchChunks: group });
+    });
+  }
+}
+
+/** Puts an answer together in room that is kept for it, so that a whole one is copied once. */
+class AnswerBody {
+  readonly #room = Buffer.allocUnsafeSlow(2 * FRAME_BYTES_MAX);
+  #at = 0;
+  #full: Buffer[] = [];
+
+  /** What an answer that came to nothing has left goes. */
+  begin(): void {
+    this.#at = 0;
+    this.#full = [];
+  }
+
+  add(frame: Uint8Array): void {
+    if (frame.length > this.#room.length - this.#at) this.#full.push(this.#rest());
+    this.#room.set(frame, this.#at);
+    this.#at += frame.length;
+  }
+
+  take(): Buffer {
+    const last = this.#rest();
+    return this.#full.length === 0 ? last : Buffer.concat([...this.#full, last]);
+  }
+
+  #rest(): Buffer {
+    const rest = Buffer.from(this.#room.subarray(0, this.#at));
+    this.#at = 0;
+    return rest;
   }
 }
 

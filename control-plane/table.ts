@@ -2,7 +2,7 @@
 // gateway can be given what the others know. Each pool has an engine instance with a memory of its own.
 import type { FrameExports } from './engine/frame-exports.ts';
 import { Frames } from './engine/frames.ts';
-import type { TouchChunk, TouchRecord } from './engine/frames.ts';
+import type { TouchChunk } from './engine/frames.ts';
 import { loadEngine } from './engine/instance.ts';
 import type { TableExports } from './engine/table-exports.ts';
 import { EXPORT_DONE, Table } from './engine/table.ts';
@@ -60,15 +60,8 @@ export class PoolTable {
   }
 
   /** Applies touches; answers how many spoke of pods that are not known. */
-  apply(touches: TouchRecord[]): number {
-    let skipped = 0;
-    for (const { podId, clear, timeMs, parentKey, keys, weights } of touches) {
-      const slot = this.#slots.get(podId);
-      if (slot === undefined) skipped++;
-      else if (clear) this.#table.clearPod(slot, timeMs);
-      else this.#table.touch(slot, timeMs, parentKey, keys, weights);
-    }
-    return skipped;
+  apply(chunk: TouchChunk): number {
+    return this.#frames.takeTouches(POOL_SLOT, chunk);
   }
 
   /** Everything the table holds as touch records, newest of each pod first, in pieces much smaller than a frame. */

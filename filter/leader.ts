@@ -69,6 +69,7 @@ import {
   KEY_WANT,
   TABLE_NEXT_BYTES,
 } from './keyspace';
+import { nextTurn } from './rhythm';
 import { podAddressBytes, podAddressPtr, podId, podInPool, podSlots } from './pods';
 import {
   bufferBytes,
@@ -295,7 +296,8 @@ export class Leader {
     }
     writeGateway(this.nonce, first, this.exchange.members(), gateway.ptr, gateway.length);
     const bytes = frameEnd();
-    this.nextMs = nowMs + <f64>(config.syncIntervalMs > 0 ? config.syncIntervalMs : settings.syncIntervalMs);
+    const everyMs = config.syncIntervalMs > 0 ? config.syncIntervalMs : settings.syncIntervalMs;
+    this.nextMs = nextTurn(this.nextMs, nowMs, everyMs);
     if (call(this.cluster, this.headers, region, bytes, CALL_TIMEOUT_MS) != STATUS_OK) {
       this.failed(nowMs, 0);
       return;

@@ -17,7 +17,8 @@ export async function startControlPlaneProcess(options: ControlPlaneOptions): Pr
   const file = join(folder, 'control-plane.json');
   writeFileSync(file, JSON.stringify(options));
   const program = join(import.meta.dirname, '..', '..', 'bin', 'warmpath.mjs');
-  const args = [program, 'control-plane', '--config', file, '--json'];
+  // As the image starts it (images/Dockerfile).
+  const args = ['--max-semi-space-size=16', program, 'control-plane', '--config', file, '--json'];
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] });
   const killWithUs = (): void => void child.kill('SIGKILL');
   process.once('exit', killWithUs);

@@ -58,6 +58,7 @@ export interface FrameExports {
   touchesRecordsBytes(): number;
   touchesClampTime(maxMs: number): number;
   touchesRewind(): void;
+  touchesTake(pool: number, from: number, records: number): number;
   touchesNext(): number;
   touchPodId(): number;
   touchFlags(): number;

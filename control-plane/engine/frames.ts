@@ -1,9 +1,23 @@
 // Frames as plain objects. The bytes are written and validated by the engine itself, so that this side of the wire cannot
 // drift from the filter's; here they are only carried in and out of its memory.
 import type { FrameExports } from './frame-exports.ts';
-import { KEY_SOURCES, type PolicyKey } from './policies.ts';
+import { KEY_SOURCES } from './policies.ts';
 import { readOutcomes, writeOutcomes } from './outcomes.ts';
 import type { OutcomesRecord } from './outcomes.ts';
+import { POOL_MODES, TOOLS_POSITIONS } from './records.ts';
+import type {
+  AdapterRecord,
+  EndpointRecord,
+  GatewayRecord,
+  LoadRecord,
+  MetricsKnown,
+  MetricsRecord,
+  PoolRecord,
+  PutLoad,
+  PutMetrics,
+  TouchChunk,
+  TouchRecord,
+} from './records.ts';
 
 export const FRAME_KINDS = ['report', 'delta', 'snapshot', 'segment'] as const;
 export type FrameKind = (typeof FRAME_KINDS)[number];
@@ -30,85 +44,7 @@ export const FRAME_FLAGS = { wantSnapshot: 1, more: 2, wantTable: 4, table: 8 } 
 export type FrameFlag = keyof typeof FRAME_FLAGS;
 
 export * from './policies.ts';
-
-export const POOL_MODES = ['off', 'shadow', 'active'] as const;
-export type PoolMode = (typeof POOL_MODES)[number];
-export const TOOLS_POSITIONS = ['auto', 'after-system', 'first'] as const;
-export type ToolsPosition = (typeof TOOLS_POSITIONS)[number];
-
-export interface PoolRecord {
-  mode: PoolMode;
-  /** One of POLICY_CODES; a receiver that does not know it takes the default. */
-  policy: number;
-  toolsPosition: ToolsPosition;
-  blockBytes: number;
-  windowBytes: number;
-  syncIntervalMs: number;
-  bytesPerToken: number;
-  weights: { prefix: number; queue: number; kv: number };
-  policyKey?: PolicyKey;
-}
-
-export interface EndpointRecord {
-  podId: number;
-  /** 16 bytes in network order, IPv4 mapped. */
-  address: Uint8Array;
-  port: number;
-  ready: boolean;
-  drain: boolean;
-  weight: number;
-  capacityTokens: number;
-  startedSeconds: number;
-}
-
-export interface LoadRecord {
-  podId: number;
-  inFlight: number;
-  prefillTokens: number;
-  usedTokens: number;
-  ageMs: number;
-  slowness: number;
-}
-
-export interface MetricsRecord {
-  podId: number;
-  running: number | null;
-  waiting: number | null;
-  kvUsage: number | null;
-  ageMs: number;
-  stale: boolean;
-  ttftMs: number;
-  ttftRequests: number;
-}
-
-/** An adapter that a pod has in use, by the hash of its name. */
-export interface AdapterRecord {
-  podId: number;
-  hash: number;
-}
-
-export interface TouchRecord {
-  podId: number;
-  clear: boolean;
-  timeMs: number;
-  parentKey: bigint;
-  keys: BigUint64Array;
-  weights: Uint32Array;
-}
-
-/** All touch records of a frame as they stand in it, to be passed on without being taken apart. */
-export interface TouchChunk {
-  bytes: Uint8Array;
-  records: number;
-  keys: number;
-}
-
-export interface GatewayRecord {
-  incarnation: bigint;
-  touchesNext: bigint;
-  workers: number;
-  name: string;
-}
+export * from './records.ts';
 
 export interface FrameHead {
   kind: FrameKind;
@@ -131,9 +67,11 @@ export interface Frame extends FrameHead {
   adapters?: AdapterRecord[];
 }
 
-/** A frame to be written; touches may also be given as chunks of frames that were read. */
+/** A frame to be written; touches may also be given as chunks of frames that were read, and long lists record by record. */
 export interface FrameToWrite extends Frame {
   touchChunks?: TouchChunk[];
+  putLoad?: (put: PutLoad) => void;
+  putMetrics?: (put: PutMetrics) => void;
 }
 
 export class FrameError extends Error {
@@ -260,8 +198,15 @@ export class Frames {
     return this.touchChunk() ?? { bytes: new Uint8Array(0), records: 0, keys: 0 };
   }
 
-  /** The current frame as an object. */
-  read(): Frame {
+  /** Takes touches into the table that shares this engine; answers how many spoke of pods that are not known. */
+  takeTouches(pool: number, chunk: TouchChunk): number {
+    this.#wasm.frameForget();
+    this.#put(this.#input, chunk.bytes);
+    return u32(this.#wasm.touchesTake(pool, this.#input, chunk.records));
+  }
+
+  /** The current frame as an object, its touches left out where they are wanted as a chunk only. */
+  read(hasTouches = true): Frame {
     const wasm = this.#wasm;
     const frame: Frame = this.head();
     if (wasm.frameHas(SECTION_POOL)) frame.pool = this.#readPool();
@@ -270,7 +215,7 @@ export class Frames {
     if (wasm.frameHas(SECTION.endpoints)) frame.endpoints = this.#list(SECTION.endpoints, (i) => this.#readEndpoint(i));
     if (wasm.frameHas(SECTION.load)) frame.load = this.#list(SECTION.load, (i) => this.#readLoad(i));
     if (wasm.frameHas(SECTION.metrics)) frame.metrics = this.#list(SECTION.metrics, (i) => this.#readMetrics(i));
-    if (wasm.frameHas(SECTION.touches)) frame.touches = this.readTouches();
+    if (hasTouches && wasm.frameHas(SECTION.touches)) frame.touches = this.readTouches();
     if (wasm.frameHas(SECTION.outcomes)) frame.outcomes = readOutcomes(wasm);
     if (wasm.frameHas(SECTION_GATEWAY)) frame.gateway = this.#readGateway();
     if (wasm.frameHas(SECTION.adapters)) {
@@ -378,6 +323,11 @@ export class Frames {
 
   /** Writes a frame; throws RangeError when it would be longer than a frame may be. */
   encode(frame: FrameToWrite): Uint8Array {
+    return this.write(frame).slice();
+  }
+
+  /** The same, as it lies in the engine's memory until the next call. */
+  write(frame: FrameToWrite): Uint8Array {
     const wasm = this.#wasm;
     const kind = FRAME_KINDS.indexOf(frame.kind) + 1;
     const flags = frame.flags.reduce((bits, flag) => bits | FRAME_FLAGS[flag], 0);
@@ -387,7 +337,10 @@ export class Frames {
     if (frame.secret) this.#writeSecret(frame.secret);
     if (frame.endpoints) this.#section(SECTION.endpoints, frame.endpoints, (r) => this.#writeEndpoint(r));
     if (frame.load) this.#section(SECTION.load, frame.load, (r) => this.#writeLoad(r));
-    if (frame.metrics) this.#section(SECTION.metrics, frame.metrics, (r) => this.#writeMetrics(r));
+    if (frame.putLoad) this.#putAll(SECTION.load, frame.putLoad, this.#putLoad);
+    if (frame.metrics)
+      this.#section(SECTION.metrics, frame.metrics, (r) => this.#writeMetrics(r.podId, r, r.ageMs, r.stale));
+    if (frame.putMetrics) this.#putAll(SECTION.metrics, frame.putMetrics, this.#putMetrics);
     if (frame.touches) this.#section(SECTION.touches, frame.touches, (r) => this.#writeTouch(r));
     for (const chunk of frame.touchChunks ?? []) this.#writeChunk(chunk);
     if (frame.outcomes) fits(Number(writeOutcomes(wasm, frame.outcomes)));
@@ -395,13 +348,24 @@ export class Frames {
     if (frame.adapters) {
       this.#section(SECTION.adapters, frame.adapters, ({ podId, hash }) => wasm.writeAdapter(podId, hash));
     }
-    return this.#copy(this.#output, wasm.frameEnd());
+    return this.#view(this.#output, wasm.frameEnd());
   }
 
   #section<T>(type: number, records: T[], write: (record: T) => number): void {
     fits(this.#wasm.writeSection(type));
     for (const record of records) fits(write(record));
   }
+
+  #putAll<Put>(type: number, all: (put: Put) => void, put: Put): void {
+    fits(this.#wasm.writeSection(type));
+    all(put);
+  }
+
+  readonly #putLoad: PutLoad = (podId, inFlight, prefillTokens, usedTokens, ageMs, slowness) =>
+    fits(this.#wasm.writeLoad(podId, inFlight, prefillTokens, usedTokens, ageMs, slowness));
+
+  readonly #putMetrics: PutMetrics = (podId, known, ageMs, stale) =>
+    fits(this.#writeMetrics(podId, known, ageMs, stale));
 
   #writePool(pool: PoolRecord): void {
     const { weights } = pool;
@@ -444,15 +408,14 @@ export class Frames {
     return this.#wasm.writeLoad(r.podId, r.inFlight, r.prefillTokens, r.usedTokens, r.ageMs, r.slowness);
   }
 
-  #writeMetrics(r: MetricsRecord): number {
+  #writeMetrics(podId: number, r: MetricsKnown, ageMs: number, stale: boolean): number {
     const flags =
       (r.running === null ? 0 : METRICS.running) |
       (r.waiting === null ? 0 : METRICS.waiting) |
       (r.kvUsage === null ? 0 : METRICS.kvUsage) |
-      (r.stale ? METRICS.stale : 0);
-    const { podId, ageMs, ttftMs, ttftRequests } = r;
+      (stale ? METRICS.stale : 0);
     const [running, waiting, kvUsage] = [r.running ?? 0, r.waiting ?? 0, r.kvUsage ?? 0];
-    return this.#wasm.writeMetrics(podId, running, waiting, kvUsage, ageMs, flags, ttftMs, ttftRequests);
+    return this.#wasm.writeMetrics(podId, running, waiting, kvUsage, ageMs, flags, r.ttftMs, r.ttftRequests);
   }
 
   #writeTouch(r: TouchRecord): number {

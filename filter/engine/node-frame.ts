@@ -26,3 +26,4 @@ export function frameScratch(): usize {
   if (scratch == 0) scratch = heap.alloc(FRAME_SCRATCH_BYTES);
   return scratch;
 }
+export * from './node-touches';

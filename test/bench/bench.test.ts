@@ -79,11 +79,17 @@ test('bench/peers.ts compares what needs no other router', { timeout: 60_000 }, 
 
 test('bench/control-plane.ts measures a real control plane', { timeout: 60_000 }, async () => {
   const load = ['--pods', '20', '--gateways', '3', '--seconds', '1', '--rounds', '1'];
-  const { spans, broken, ...report } = await run<ControlPlaneReport>('control-plane', ...load);
+  const whole = await run<ControlPlaneReport>('control-plane', ...load).catch((error: unknown) => {
+    // So few syncs make a p99 of the slowest one, which a busy machine makes slower than the bound: exit code 1 comes with a whole report.
+    return JSON.parse((error as { stdout: string }).stdout) as ControlPlaneReport;
+  });
+  const { spans, broken, ...report } = whole;
   expect(spans).toHaveLength(1);
   expect(spans[0]?.failed).toBe(0);
   expect(spans[0]?.syncs).toBeGreaterThan(10);
   expect(spans[0]?.cores).toBeGreaterThan(0);
+  expect(spans[0]?.loopP99Ms).toBeGreaterThanOrEqual(0);
+  expect(broken.length === 0).toBe((spans[0]?.syncP99Ms ?? 0) < 50);
   expect(controlPlaneText({ ...report, spans, broken })).toContain('20 pods each second');
 });
 

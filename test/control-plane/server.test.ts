@@ -314,7 +314,7 @@ test('an engine that started anew gets a new id and an empty table', async () =>
 test('scraping keeps one connection, learns times to first token, and calls old numbers stale', async () => {
   const a = await engine(metricsText({ ttftSum: 10, ttftCount: 20 }));
   const pools = [{ name: 'chat', endpoints: [a.endpoint] }];
-  const controlPlane = await start({ scrapeIntervalMs: 15, scrapeTimeoutMs: 60, pools });
+  const controlPlane = await start({ scrapeIntervalMs: 15, scrapeTimeoutMs: 400, pools });
   await until(() => a.scrapes > 5, 'several scrapes');
   expect(a.connections).toBe(1);
   expect(poolState(controlPlane).endpoints[0]?.metrics).toMatchObject({ running: 1, stale: false, ttftMs: 0 });
