@@ -6,9 +6,12 @@
 // when it reaches the price of a copy the request goes where b is lowest. Prompts that nobody holds go to pods that were
 // given little cold work lately, so that prefixes spread before they are hot; prompts of which a part is held care the less for that.
 //
-//   base = (Q + u)(1 + Y n) + G n + H ubar s (h - hbar) / (hbar + N0 ubar), what would not fit the KV cache, and
-//          the loading of the adapter where it is in use elsewhere and not here
+//   base = (Q + u + B (M - m) Q / ubar)(1 + Y n) + G n + H ubar s (h - hbar) / (hbar + N0 ubar), what would not fit
+//          the KV cache, and the loading of the adapter where it is in use elsewhere and not here
 //   b    = base r / mean r          c = (base + K nbar (M - m)) r / mean r
+//
+// Q / ubar is about how many requests wait: while they do, as many come that what is computed again here delays. So where all pods are
+// busy no prefix is copied for a queue that is a little shorter, which would only make all of them longer.
 //
 // n, Q, u, m and h of a pod: requests in flight, tokens that wait for a first token, tokens of this prompt to be computed and
 // tokens of it held, recent cold work (load-cold.ts). M is the greatest m, s the share of the prompt beyond it, ubar the mean u of late, r the slowness.
@@ -26,6 +29,7 @@ const Y: f64 = 0.15;
 const G: f64 = 100;
 const H: f64 = 15;
 const N0: f64 = 10;
+const B: f64 = 0.3;
 /** What loading an adapter takes, and tokens of prefill a second where that is not known. */
 const ADAPTER_SECONDS: f64 = 0.2;
 const SLOWNESS_DEFAULT: f64 = 1e-4;
@@ -60,24 +64,26 @@ export function prefillCost(pool: u32, promptBytes: u32, adapter: u32, nowMs: f6
   const coldMean = coldSum / count;
   const newShare = promptBytes == 0 ? 1 : 1 - <f64>held / <f64>promptBytes;
   const coldPrice = uncachedMean == 0 ? 0 : (H * uncachedMean * newShare) / (coldMean + N0 * uncachedMean);
-  const againPrice = (K * inFlightSum) / count / bytesPerToken;
+  const againPrice = (K * inFlightSum) / count;
+  const delayPrice = uncachedMean == 0 ? 0 : B / uncachedMean;
   // A model that no pod tells as an adapter is the base model, or one that has to be loaded wherever it goes.
   const loading = hasAdapter ? ADAPTER_SECONDS / (slownessMean > 0 ? slownessMean : SLOWNESS_DEFAULT) : 0;
   for (let i: u32 = 0; i < count; i++) {
     const pod = candidates[i];
     const n = inFlight[i];
     const u = uncachedOf(pod, promptBytes, bytesPerToken);
+    const queued = podQueued(pod, nowMs);
+    const again = <f64>(held - min(matchBytes(pod), held)) / bytesPerToken;
     const base =
-      (podQueued(pod, nowMs) + u) * (1 + Y * n) +
+      (queued + u + delayPrice * again * queued) * (1 + Y * n) +
       G * n +
       coldPrice * (cold[i] - coldMean) +
       (hasAdapter && !adaptersHas(pod, adapter) ? loading : 0) +
       overfull(pod, n, u, output, nowMs);
-    const again = againPrice * <f64>(held - min(matchBytes(pod), held));
     const slowness = podSlowness(pod);
     const scale = (slowness > 0 ? slowness / slownessMean : 1) / podWeight(pod);
     bare[i] = base * scale;
-    costs[i] = (base + again) * scale;
+    costs[i] = (base + againPrice * again) * scale;
   }
   const stay = <u32>cheapest(SPREAD_TOKENS);
   take(held > 0 ? stayOrMove(stay, matchLastKey(candidates[longest]), nowMs) : stay);

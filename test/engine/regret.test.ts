@@ -47,6 +47,20 @@ describe('prefill-cost', () => {
     expect([1, 2, 3].map(() => pick(table))).toEqual([b, b, b]);
   });
 
+  test('does not copy from one long queue to another, which would only be longer for all who come after', () => {
+    const { table, a, b } = twoPods(42_000);
+    for (const pod of [a, b]) {
+      table.dispatch(pod, 1000, NOW);
+      table.end(pod, 1000, true);
+    }
+    // ubar is 1000 and both were given as much. b_A = 43,000 * 1.6 + 400 = 69,200. With 40,000 tokens on B b_B = 40,000 + 4000 + 0.3 * 3000 * 40 = 80,000.
+    table.exports.loadForeignSet(0, b, 0, 40_000, 0);
+    for (let i = 0; i < 20; i++) expect(pick(table)).toBe(a);
+    // With 10,000 it is 23,000.
+    table.exports.loadForeignSet(0, b, 0, 10_000, 0);
+    expect(pick(table)).toBe(b);
+  });
+
   test('regret fades', () => {
     const { table, a, b } = twoPods(2000);
     // Of 1200 a minute ago 441 are left, so the sums are 1200, 1641, 1804, 1864 ... and never 3600.

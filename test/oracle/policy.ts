@@ -62,7 +62,7 @@ export interface Prices {
 }
 
 export function prefillPrices(pods: readonly PodState[], pool: PoolState, promptBytes: number): Prices {
-  const [K, Y, G, H, N0] = [0.6, 0.15, 100, 15, 10];
+  const [K, Y, G, H, N0, B] = [0.6, 0.15, 100, 15, 10, 0.3];
   const mean = (of: (pod: PodState) => number): number => pods.reduce((sum, pod) => sum + of(pod), 0) / pods.length;
   const held = (pod: PodState): number => Math.min(pod.matchBytes, promptBytes) / pool.bytesPerToken;
   const most = Math.max(...pods.map(held));
@@ -79,9 +79,11 @@ export function prefillPrices(pods: readonly PodState[], pool: PoolState, prompt
     const n = pod.inFlight;
     const scale = slowness(pod) / pod.weight;
     const spread = ubar === 0 ? 0 : (H * ubar * newShare * (cold(pod) - coldMean)) / (coldMean + N0 * ubar);
-    const base = (pod.queuedTokens + u) * (1 + Y * n) + G * n + spread + overfullTokens(pod, pool, u);
+    const again = most - held(pod);
+    const delay = ubar === 0 ? 0 : (B * again * pod.queuedTokens) / ubar;
+    const base = (pod.queuedTokens + u + delay) * (1 + Y * n) + G * n + spread + overfullTokens(pod, pool, u);
     bare.push(base * scale);
-    costs.push((base + K * inFlightMean * (most - held(pod))) * scale);
+    costs.push((base + K * inFlightMean * again) * scale);
   }
   return { bare, costs };
 }
