@@ -25,7 +25,9 @@ async function run(...args: string[]): Promise<{ code: number; stdout: string; s
 it('prints the documented JSON, the same bytes each time', async () => {
   const args = ['replay', 'W1', '--policies', 'round-robin,prefill-cost', '--limit', '40', '--seeds', '2', '--json'];
   const { code, stdout, stderr } = await run(...args, '--routers', '2', '--workers', '2', '--replicas', '3');
-  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  expect(code).toBe(0);
+  // On a busy machine it takes long enough to tell how far it is.
+  expect(stderr).toMatch(/^(replay W1 .*\n)*$/);
   const document = JSON.parse(stdout) as ReplayDocument;
   expect(document).toMatchObject({ source: 'W1', replicas: 3, engine: 'L4-8B', routers: 2, seeds: 2 });
   expect(Object.keys(document)).toEqual(['source', 'replicas', 'engine', 'routers', 'seeds', 'policies']);
