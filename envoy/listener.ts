@@ -10,7 +10,7 @@ import {
   seconds,
   steerFilter,
 } from './chain.ts';
-import { attemptsHeader, heldPaths, typed, upstreamHeader } from './names.ts';
+import { askedHeaders, attemptsHeader, heldPaths, subsetHint, typed, upstreamHeader } from './names.ts';
 
 export type Chain = 'warmpath' | 'empty' | 'plain';
 /**
@@ -43,6 +43,8 @@ export interface ListenerOptions {
   tryTimeoutMs?: number;
   /** After so long without a byte in either direction Envoy gives a request on a held route up; 15 minutes if left out. */
   idleTimeoutMs?: number;
+  /** Pods that all requests are bound to, as another filter of a gateway would say it in metadata: addresses with commas between, or a list. */
+  subset?: string | string[];
   /** Whether responses name their pod's address, and how many pods were tried. */
   showUpstream?: boolean;
   /** A file for one line a request; none is written without it. */
@@ -80,7 +82,14 @@ function httpFilters(options: ListenerOptions): object[] {
     typed_config: typed('envoy.extensions.filters.http.router.v3.Router'),
   };
   if (options.chain === 'plain') return [router];
-  return [wasm(options), holdFilter(bytesMax(options)), steerFilter(), router];
+  return [...subset(options), wasm(options), holdFilter(bytesMax(options)), steerFilter(), router];
+}
+
+function subset({ subset: value }: ListenerOptions): object[] {
+  if (value === undefined) return [];
+  const metadata = [{ metadata_namespace: subsetHint.namespace, value: { [subsetHint.key]: value } }];
+  const config = typed('envoy.extensions.filters.http.set_metadata.v3.Config', { metadata });
+  return [{ name: 'envoy.filters.http.set_metadata', typed_config: config }];
 }
 
 function wasm(options: ListenerOptions): object {
@@ -130,7 +139,9 @@ function routes(options: ListenerOptions): object {
     name: path,
     match: { path, headers: [{ name: ':method', string_match: { exact: 'POST' } }] },
     route: { ...action, idle_timeout: seconds(options.idleTimeoutMs ?? idleTimeoutMsDefault) },
-    ...(options.chain === 'plain' ? {} : { typed_per_filter_config: holdOnRoute(bytesMax(options)) }),
+    ...(options.chain === 'plain'
+      ? {}
+      : { typed_per_filter_config: holdOnRoute(bytesMax(options)), request_headers_to_remove: askedHeaders }),
   }));
   const shown = [
     [upstreamHeader, '%UPSTREAM_REMOTE_ADDRESS%'],

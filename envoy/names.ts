@@ -13,6 +13,17 @@ export const upstreamHeader = 'x-warmpath-upstream';
 /** The response header that tells how many pods were tried, beside that one. */
 export const attemptsHeader = 'x-warmpath-attempts';
 
+/** The metadata of another filter that binds a request to some of the pods, by the same protocol: its namespace and its key. */
+export const subsetHint = { namespace: 'envoy.lb.subset_hint', key: 'x-gateway-destination-endpoint-subset' } as const;
+/** What clients may ask a picker for, and what only a picker may be told. The filter has read them; engines do not get them. */
+export const askedHeaders = [
+  'x-gateway-inference-objective',
+  'x-llm-d-inference-objective',
+  'x-gateway-inference-fairness-id',
+  'x-llm-d-inference-fairness-id',
+  subsetHint.key,
+] as const;
+
 /** Requests that are held until their body is whole: POST to one of these, exactly. */
 export const heldPaths = ['/v1/chat/completions', '/v1/completions', '/v1/responses', '/v1/messages'] as const;
 

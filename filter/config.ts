@@ -22,6 +22,8 @@ export class Config {
   syncIntervalMs: u32 = 0;
   /** Clusters whose requests are picked for, each between two newlines; empty: all that pass this plugin. */
   clusters: Bytes = new Bytes(LIST_BYTES_MAX);
+  /** Whether metadata may bind a request to some of the pods (subset.ts): it costs a host call a request. */
+  hasSubsetHint: bool = false;
   podsMax: u32 = 64;
   blocksMax: u32 = 400_000;
   streamsMax: u32 = 4096;
@@ -34,6 +36,7 @@ export class Config {
     copyBytes(this.syncAuthority, other.syncAuthority.ptr, other.syncAuthority.length);
     copyBytes(this.clusters, other.clusters.ptr, other.clusters.length);
     this.syncIntervalMs = other.syncIntervalMs;
+    this.hasSubsetHint = other.hasSubsetHint;
     this.podsMax = other.podsMax;
     this.blocksMax = other.blocksMax;
     this.streamsMax = other.streamsMax;
@@ -57,7 +60,8 @@ const FIELD_SYNC_INTERVAL: i32 = 7;
 const FIELD_PODS: i32 = 8;
 const FIELD_BLOCKS: i32 = 9;
 const FIELD_STREAMS: i32 = 10;
-const FIELDS_COUNT: i32 = 11;
+const FIELD_SUBSET_HINT: i32 = 11;
+const FIELDS_COUNT: i32 = 12;
 
 const fieldNames: StaticArray<Bytes> = [
   bytesOf('pool'),
@@ -71,6 +75,7 @@ const fieldNames: StaticArray<Bytes> = [
   bytesOf('pods'),
   bytesOf('blocks'),
   bytesOf('streams'),
+  bytesOf('subsetHint'),
 ];
 /** The object in which a field stands: FIELD_NONE is the outermost one. */
 const fieldParents: StaticArray<i32> = [
@@ -85,6 +90,7 @@ const fieldParents: StaticArray<i32> = [
   FIELD_BOUNDS,
   FIELD_BOUNDS,
   FIELD_BOUNDS,
+  FIELD_NONE,
 ];
 const fieldExpected: StaticArray<string> = [
   'the name of a pool, 1 to 128 bytes',
@@ -98,8 +104,9 @@ const fieldExpected: StaticArray<string> = [
   'a whole number from 1 to 1024',
   'a whole number from 1024 to 4194304',
   'a whole number from 16 to 65536',
+  'true or false',
 ];
-const EXPECTED_TOP = 'one of pool, gateway, sync, bounds, clusters';
+const EXPECTED_TOP = 'one of pool, gateway, sync, bounds, clusters, subsetHint';
 const EXPECTED_SYNC = 'one of cluster, authority, intervalMs';
 const EXPECTED_BOUNDS = 'one of pods, blocks, streams';
 
@@ -241,9 +248,22 @@ function parseValue(config: Config, field: i32, depth: i32): bool {
     case FIELD_STREAMS:
       config.streamsMax = parseNumber(field, 16, 65_536);
       return errorText.length == 0;
+    case FIELD_SUBSET_HINT:
+      config.hasSubsetHint = takeWord(TRUE);
+      if (config.hasSubsetHint || takeWord(FALSE)) return true;
+    // falls through
     default:
       return fail(keyOf(field), found(), unchecked(fieldExpected[field]));
   }
+}
+
+const TRUE: Bytes = bytesOf('true');
+const FALSE: Bytes = bytesOf('false');
+
+function takeWord(word: Bytes): bool {
+  if (end - cursor < word.length || !bytesEqual(cursor, word.ptr, word.length)) return false;
+  cursor += word.length;
+  return true;
 }
 
 function parseName(into: Bytes, field: i32): bool {

@@ -42,7 +42,10 @@ const SYNCS_OK: u32 = UNPICKED + 11;
 const SYNCS_FAILED: u32 = UNPICKED + 12;
 const SYNCS_REJECTED: u32 = UNPICKED + 13;
 const ELECTIONS: u32 = UNPICKED + 14;
-const COUNTERS: u32 = UNPICKED + 15;
+const OBJECTIVES: u32 = UNPICKED + 15;
+const FAIRNESS: u32 = UNPICKED + 16;
+const SUBSET_REFUSED: u32 = UNPICKED + 17;
+const COUNTERS: u32 = UNPICKED + 18;
 
 function define(kind: u32, name: string): u32 {
   const label = text(name);
@@ -82,6 +85,9 @@ export class Counters {
     this.counter(SYNCS_FAILED, 'syncs', '.result.failed');
     this.counter(SYNCS_REJECTED, 'syncs', '.result.rejected');
     this.counter(ELECTIONS, 'leader_elections', '');
+    this.counter(OBJECTIVES, 'unordered', '.reason.objective');
+    this.counter(FAIRNESS, 'unordered', '.reason.fairness');
+    this.counter(SUBSET_REFUSED, 'subset_refused', '');
     this.alive = define(METRIC_GAUGE, 'warmpath_alive_seconds' + this.prefix);
   }
 
@@ -186,6 +192,21 @@ export class Counters {
   countSyncRejected(error: u32): void {
     this.add(SYNCS_REJECTED, 1);
     this.journal.syncRefused(error);
+  }
+
+  /** A request asks for a priority, which only something that queues could give. */
+  countObjective(): void {
+    this.add(OBJECTIVES, 1);
+  }
+
+  countFairness(): void {
+    this.add(FAIRNESS, 1);
+  }
+
+  /** None of the pods that a request is bound to was ready, so it was answered 503. */
+  countSubsetRefused(): void {
+    this.add(SUBSET_REFUSED, 1);
+    this.journal.subsetRefused();
   }
 
   countElection(): void {

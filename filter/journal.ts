@@ -14,6 +14,9 @@ const UNPICKED: Text = text(
 const SILENT: Text = text(
   ': a pod takes requests and answers none; it gets no more until it shows a sign of life. Pod: ',
 );
+const SUBSET: Text = text(
+  ': a request is bound to pods none of which is ready, and answered 503; further ones are counted as subset_refused',
+);
 const LOST: Text = text(': touches of a sibling were overwritten before they were read, further ones are counted');
 const UNHEARD: Text = text(
   ': more VMs than limits.ts has segments for (SEGMENTS_MAX); what this one picks and has in hand its siblings do not know',
@@ -38,6 +41,7 @@ export class Journal {
   private pool: Text = TEXT_EMPTY;
   private hasTold: StaticArray<bool> = new StaticArray<bool>(REASONS);
   private hasToldUnpicked: bool = false;
+  private hasToldSubset: bool = false;
   private hasToldLost: bool = false;
   private hasToldUnheard: bool = false;
   private isSyncBroken: bool = false;
@@ -66,6 +70,13 @@ export class Journal {
   silent(pod: u32): void {
     this.start(SILENT);
     lineBytesOf(podAddressPtr(pod), podAddressBytes(pod));
+    lineLog(LOG_WARN);
+  }
+
+  subsetRefused(): void {
+    if (this.hasToldSubset) return;
+    this.hasToldSubset = true;
+    this.start(SUBSET);
     lineLog(LOG_WARN);
   }
 

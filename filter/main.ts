@@ -1,5 +1,6 @@
 // The callbacks that Envoy calls, one line each. Whatever a callback does stands in plugin.ts (a root context's part) or in
-// stream.ts (a request's part). Every header and body callback continues: this filter never holds anything back.
+// stream.ts (a request's part). Every header and body callback continues: this filter never holds anything back,
+// and the one request that it answers itself (subset.ts) is over.
 export { proxy_abi_version_0_2_1, proxy_on_memory_allocate } from './proxy-wasm/memory';
 import {
   pluginAnswered,
@@ -9,7 +10,8 @@ import {
   pluginRootDelete,
   pluginTick,
 } from './plugin';
-import { ACTION_CONTINUE } from './proxy-wasm/status';
+import { pickRefusedTake } from './pick';
+import { ACTION_CONTINUE, ACTION_STOP } from './proxy-wasm/status';
 import {
   streamCreate,
   streamDone,
@@ -41,19 +43,24 @@ export function proxy_on_http_call_response(root: u32, call: u32, _headers: u32,
   pluginAnswered(root, call);
 }
 
+/** Where the request was answered by the filter itself the host is to go no further with it. */
+function requestAction(): u32 {
+  return pickRefusedTake() ? ACTION_STOP : ACTION_CONTINUE;
+}
+
 export function proxy_on_request_headers(context: u32, _headers: u32, endOfStream: u32): u32 {
   streamRequestHeaders(context, endOfStream != 0);
-  return ACTION_CONTINUE;
+  return requestAction();
 }
 
 export function proxy_on_request_body(context: u32, bytes: u32, endOfStream: u32): u32 {
   streamRequestBody(context, bytes, endOfStream != 0);
-  return ACTION_CONTINUE;
+  return requestAction();
 }
 
 export function proxy_on_request_trailers(context: u32, _trailers: u32): u32 {
   streamRequestTrailers(context);
-  return ACTION_CONTINUE;
+  return requestAction();
 }
 
 export function proxy_on_response_headers(context: u32, _headers: u32, endOfStream: u32): u32 {

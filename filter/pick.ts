@@ -10,9 +10,11 @@ import { policyPick } from './engine/policy';
 import { policyHasKey } from './engine/pool';
 import { REASON_NONE } from './engine/reasons';
 import { scanModelBytes, scanModelPtr } from './engine/scan';
+import { subsetEnd } from './engine/subset';
 import { headerFindBytes, headerFindFrom, valueBytes, valuePtr } from './headers';
 import { Text, text, textBytes, textPtr } from './proxy-wasm/text';
-import { Settings } from './settings';
+import { Plugin } from './plugin';
+import { asksCount, subsetRead, subsetRefuse } from './subset';
 import { flags, plugins, promptBytes, reasons, releaseMs, SCANS, scans } from './slots';
 
 const HEADER_COOKIE: Text = text('cookie');
@@ -21,8 +23,13 @@ const SPACE: u8 = 0x20;
 const SEMICOLON: u8 = 0x3b;
 const EQUALS: u8 = 0x3d;
 
-/** Reads the key of the request whose headers pass, if the policy goes by one. */
-export function pickKeyRead(slot: i32, settings: Settings): void {
+/** The request at hand was answered here: its callback has to say so to the host. */
+let pickRefused: bool = false;
+
+/** Reads from the headers that pass what the pick will go by: the key, if the policy goes by one. */
+export function pickKeyRead(slot: i32, plugin: Plugin): void {
+  const settings = plugin.settings;
+  asksCount(plugin.counters);
   setKey(slot, 0);
   const source = policyHasKey(settings.policy) ? settings.keySource : 0;
   if (source == 0) return;
@@ -34,13 +41,33 @@ export function pickKeyRead(slot: i32, settings: Settings): void {
 }
 
 /** Picks for a request whose chain of `length` keys was looked up last; returns how many pods, 0 also while the table is waited for. */
-export function pickFor(slot: i32, settings: Settings, length: u32, nowMs: f64): u32 {
+export function pickFor(slot: i32, plugin: Plugin, length: u32, nowMs: f64): u32 {
+  const settings = plugin.settings;
   if (settings.awaitsTable) return 0;
+  const isBound = plugin.config.hasSubsetHint && subsetRead(plugin.pool);
   const isRead = flags[slot] & SCANS && reasons[slot] == REASON_NONE;
   const adapter = isRead ? adapterHashOf(scanModelPtr(scans[slot]), scanModelBytes(scans[slot])) : 0;
   const first: u64 = length > 0 ? chainKeys()[0] : 0;
   const key = policyHasKey(settings.policy) ? reinterpret<u64>(releaseMs[slot]) : first;
-  return policyPick(plugins[slot], settings.policy, promptBytes[slot], key, adapter, nowMs);
+  const picks = policyPick(plugins[slot], settings.policy, promptBytes[slot], key, adapter, nowMs);
+  if (isBound) {
+    subsetEnd();
+    if (picks == 0 && settings.isActive) refuse(plugin);
+  }
+  return picks;
+}
+
+function refuse(plugin: Plugin): void {
+  pickRefused = true;
+  plugin.counters.countSubsetRefused();
+  subsetRefuse();
+}
+
+/** Whether the request was answered here during this callback; forgets it. */
+export function pickRefusedTake(): bool {
+  const refused = pickRefused;
+  pickRefused = false;
+  return refused;
 }
 
 /** A request that is not sent yet has no other use for this place, and the VM no room for one more number a request. */

@@ -182,7 +182,7 @@ export function streamRequestHeaders(context: u32, endOfStream: bool): void {
     return;
   }
   flags[slot] |= DECIDES;
-  pickKeyRead(slot, plugin.settings);
+  pickKeyRead(slot, plugin);
   kinds[slot] = <u8>((api - API_CHAT) * LANGUAGES);
   if (api == API_RESPONSES || api == API_MESSAGES) flags[slot] |= EARLY;
   if (isEncoded()) reasons[slot] = REASON_ENCODING;
@@ -256,7 +256,7 @@ function decide(slot: i32, plugin: Plugin): void {
   promptBytes[slot] = prompt;
   if (reasons[slot] != REASON_NONE) plugin.counters.countFallback(reasons[slot]);
   residencyLookup(plugin.pool, chainKeys(), chainEnds(), keys);
-  const picked = pickFor(slot, plugin.settings, keys, now);
+  const picked = pickFor(slot, plugin, keys, now);
   if (picked == 0) {
     plugin.counters.countUnpicked();
   } else {

@@ -1,6 +1,7 @@
 // The pool's route, and the Service behind it where the route does not go to an InferencePool.
 
 import { kubeObject, type ManifestFile } from './files.ts';
+import { askedHeaders } from '../../envoy/names.ts';
 import { heldPaths, type Parameters } from './parameters.ts';
 
 export function serviceFile({ pool, selector, poolPort }: Parameters, folder: string): ManifestFile {
@@ -31,7 +32,7 @@ export function httpRouteFile(parameters: Parameters, folder: string): ManifestF
   return {
     path: `${folder}/http-route.yaml`,
     comment:
-      'The route to the pool. Its first rule has exactly the requests that are held until their body is whole: POST to the LLM paths. The second ' +
+      'The route to the pool. Its first rule has exactly the requests that are held until their body is whole: POST to the LLM paths; what they ask a picker for is read by the filter and taken off here. The second ' +
       "has all others, which are balanced by load. The order matters: held-routes.yaml names the first rule's routes by its number.",
     objects: [
       kubeObject(
@@ -47,6 +48,7 @@ export function httpRouteFile(parameters: Parameters, folder: string): ManifestF
             rules: [
               {
                 matches: heldPaths.map((value) => ({ method: 'POST', path: { type: 'Exact', value } })),
+                filters: [{ type: 'RequestHeaderModifier', requestHeaderModifier: { remove: [...askedHeaders] } }],
                 backendRefs,
                 timeouts,
               },

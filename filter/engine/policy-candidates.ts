@@ -1,11 +1,12 @@
 // The pods that a pick chooses from, with a cost for each, and the choice of the cheapest.
 //
 // Candidates are the pods of the pool that are ready, not draining and not cooling down after failures; cooling ones too
-// when there are no others. A policy gives each of them a cost, and the list of picks takes them from the cheapest on.
+// when there are no others; of a request that is bound to some of the pods, those of them. A policy gives each of them a cost, and the list of picks takes them from the cheapest on.
 import { PICKS_MAX, PODS_MAX } from './limits';
 import { POD_DRAIN, POD_READY, podCooling, podFlags } from './load';
 import { randomBelow } from './random';
 import { poolWordAt, words } from './residency-store';
+import { subsetWord } from './subset';
 
 export const candidates = new StaticArray<u32>(PODS_MAX);
 export const costs = new StaticArray<f64>(PODS_MAX);
@@ -17,7 +18,7 @@ export let pickedCount: u32 = 0;
 function collectOf(pool: u32, nowMs: f64, cooling: bool): void {
   count = 0;
   for (let word: u32 = 0; word < words; word++) {
-    let rest = load<u64>(poolWordAt(pool, word));
+    let rest = load<u64>(poolWordAt(pool, word)) & subsetWord(word);
     while (rest != 0) {
       const pod = word * 64 + <u32>ctz(rest);
       rest &= rest - 1;

@@ -86,6 +86,12 @@ const httpRoute = object({
           path: object({ type: oneOf('Exact', 'PathPrefix', 'RegularExpression'), value: string }),
         }),
       ),
+      filters: list(
+        object(
+          { type: oneOf('RequestHeaderModifier'), requestHeaderModifier: object({ remove: list(string) }) },
+          'type',
+        ),
+      ),
       backendRefs,
       timeouts: object({ request: string, backendRequest: string }),
     }),
