@@ -51,6 +51,7 @@ import {
   poolWordAt,
   timeUnits,
   touchBegin,
+  touchNext,
   touchOne,
   words,
 } from './residency-store';
@@ -274,15 +275,20 @@ function touch(
   // Where the table is full, the pod may have lost more than it was given.
   const after = podBytes(pod);
   let key = parentKey;
-  for (let i: u32 = 0; key != 0 && i < CHAIN_BLOCKS_MAX; i++) {
-    const entry = entryFind(key);
-    if (entry == 0) break;
-    const above = entryParent(entry);
-    touchOne(pod, time, key, above, entryWeight(entry), entryDepth(entry));
-    key = above;
-  }
+  for (let i: u32 = 0; key != 0 && i < CHAIN_BLOCKS_MAX; i++) key = touchAbove(pod, time, key);
   podTrim(pod);
   return after > before ? <u32>(after - before) : 0;
+}
+
+/** Touches a block above in a chain, unless nobody holds it any more. Returns the key of the block before it, 0 for none. */
+function touchAbove(pod: u32, time: u64, key: u64): u64 {
+  let entry = touchNext(pod, time, key);
+  if (entry != 0) return entryParent(entry);
+  entry = entryFind(key);
+  if (entry == 0) return 0;
+  const above = entryParent(entry);
+  touchOne(pod, time, key, above, entryWeight(entry), entryDepth(entry));
+  return above;
 }
 
 // Lookup.
