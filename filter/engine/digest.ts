@@ -26,6 +26,8 @@ const LABEL: u64 = 0x687461706d726177; // "warmpath", little-endian
 const pools: usize = memory.data(2560, 16);
 const derivation: usize = memory.data(32, 16);
 const scratch: usize = memory.data(32, 16);
+/** Words on their way into a SipHash. */
+const absorbed: usize = memory.data(32, 16);
 
 const SIP_0: u64 = 0x736f6d6570736575;
 const SIP_1: u64 = 0x646f72616e646f6d;
@@ -103,6 +105,33 @@ function sipWord(sip: usize, word: u64, rounds: u32): void {
   store<u64>(sip, v3, 24);
 }
 
+/** Absorbs `count` words from `ptr` on with one round each. */
+function sipWords(sip: usize, ptr: usize, count: u32): void {
+  let v0 = load<u64>(sip);
+  let v1 = load<u64>(sip, 8);
+  let v2 = load<u64>(sip, 16);
+  let v3 = load<u64>(sip, 24);
+  for (let i: u32 = 0; i < count; i++) {
+    const word = load<u64>(ptr + (i << 3));
+    v3 ^= word;
+    v0 += v1;
+    v1 = rotl<u64>(v1, 13) ^ v0;
+    v0 = rotl<u64>(v0, 32);
+    v2 += v3;
+    v3 = rotl<u64>(v3, 16) ^ v2;
+    v0 += v3;
+    v3 = rotl<u64>(v3, 21) ^ v0;
+    v2 += v1;
+    v1 = rotl<u64>(v1, 17) ^ v2;
+    v2 = rotl<u64>(v2, 32);
+    v0 ^= word;
+  }
+  store<u64>(sip, v0);
+  store<u64>(sip, v1, 8);
+  store<u64>(sip, v2, 16);
+  store<u64>(sip, v3, 24);
+}
+
 /** Absorbs the last word and ends a SipHash. */
 function sipEnd(sip: usize, word: u64, c: u32, d: u32): u64 {
   sipWord(sip, word, c);
@@ -131,9 +160,10 @@ export function secretHash(pool: u32, ptr: usize, length: u32): u64 {
 /** One step of a chain: SipHash-1-3 under the pool's chain key of three words (the published function of their 24 bytes). */
 export function chainStep(keys: usize, state: u64, value: u64, tag: u64): u64 {
   sipStart(scratch, load<u64>(keys, WORD_CHAIN), load<u64>(keys, WORD_CHAIN + 8));
-  sipWord(scratch, state, 1);
-  sipWord(scratch, value, 1);
-  sipWord(scratch, tag, 1);
+  store<u64>(absorbed, state);
+  store<u64>(absorbed, value, 8);
+  store<u64>(absorbed, tag, 16);
+  sipWords(scratch, absorbed, 3);
   return sipEnd(scratch, (<u64>24) << 56, 1, 3);
 }
 
@@ -178,6 +208,7 @@ export function digestStripe(sip: usize, keys: usize, ptr: usize, units: i32): v
   }
   a0 = i64x2.add(a0, a1);
   b0 = i64x2.add(b0, b1);
-  sipWord(sip, i64x2.extract_lane(a0, 0) + i64x2.extract_lane(a0, 1), 1);
-  sipWord(sip, i64x2.extract_lane(b0, 0) + i64x2.extract_lane(b0, 1), 1);
+  store<u64>(absorbed, i64x2.extract_lane(a0, 0) + i64x2.extract_lane(a0, 1));
+  store<u64>(absorbed, i64x2.extract_lane(b0, 0) + i64x2.extract_lane(b0, 1), 8);
+  sipWords(sip, absorbed, 2);
 }

@@ -111,24 +111,29 @@ function skipBytes(from: usize, end: usize): usize {
   return p;
 }
 
-/** Whether 256 bytes are plain text. */
-function isPlain(p: usize): bool {
+/** A mask that is not zero when one of 64 bytes ends plain text. */
+function special64(v0: v128, v1: v128, v2: v128, v3: v128): v128 {
   const two = i8x16.splat(2);
   const backslash = i8x16.splat(0x5c);
-  let lowest = i8x16.splat(-1);
-  let escaped = i8x16.splat(0);
-  for (let i = 0; i < 4; i++) {
-    const v0 = v128.load(p);
-    const v1 = v128.load(p, 16);
-    const v2 = v128.load(p, 32);
-    const v3 = v128.load(p, 48);
-    lowest = i8x16.min_u(lowest, i8x16.min_u(v128.xor(v0, two), v128.xor(v1, two)));
-    lowest = i8x16.min_u(lowest, i8x16.min_u(v128.xor(v2, two), v128.xor(v3, two)));
-    escaped = v128.or(escaped, v128.or(i8x16.eq(v0, backslash), i8x16.eq(v1, backslash)));
-    escaped = v128.or(escaped, v128.or(i8x16.eq(v2, backslash), i8x16.eq(v3, backslash)));
-    p += 64;
+  const lowest = i8x16.min_u(
+    i8x16.min_u(v128.xor(v0, two), v128.xor(v1, two)),
+    i8x16.min_u(v128.xor(v2, two), v128.xor(v3, two)),
+  );
+  const escaped = v128.or(
+    v128.or(i8x16.eq(v0, backslash), i8x16.eq(v1, backslash)),
+    v128.or(i8x16.eq(v2, backslash), i8x16.eq(v3, backslash)),
+  );
+  return v128.or(escaped, i8x16.eq(i8x16.sub_sat_u(lowest, i8x16.splat(0x20)), i8x16.splat(0)));
+}
+
+/** How many of the next 256 bytes are plain text for certain: a multiple of 64. */
+function plainBytes(p: usize): u32 {
+  let plain: u32 = 0;
+  for (; plain < 256; plain += 64) {
+    const at = p + plain;
+    if (v128.any_true(special64(v128.load(at), v128.load(at, 16), v128.load(at, 32), v128.load(at, 48)))) break;
   }
-  return !v128.any_true(v128.or(escaped, i8x16.eq(i8x16.sub_sat_u(lowest, i8x16.splat(0x20)), i8x16.splat(0))));
+  return plain;
 }
 
 /** The four hexadecimal digits at `p`; above 0xffff when one of them is not a digit. */
@@ -146,19 +151,34 @@ function textBytes(rec: usize, from: usize, end: usize): usize {
   let p = from;
   let fill = load<u32>(rec, AT_FILL);
   let limit = load<u32>(rec, AT_LIMIT);
-  // Text with an escape in one stripe mostly has one in the next, which is then not tried whole.
-  let isEscaped = false;
   while (true) {
     if (fill == 0 && limit == 256 && p + 256 <= end) {
-      if (!isEscaped && isPlain(p)) {
+      const plain = plainBytes(p);
+      if (plain == 256) {
         stripeDirect(rec, p);
         limit = load<u32>(rec, AT_LIMIT);
         p += 256;
         continue;
       }
-      isEscaped = false;
+      for (let i: u32 = 0; i < plain; i += 16) v128.store(stripe + i, v128.load(p + i));
+      fill = plain;
+      p += plain;
     }
-    // Fill the stripe from here; each round copies 16 bytes and keeps those before the first special one.
+    // Fill the stripe from here, 64 bytes at a time while they are plain text; then each round copies 16 and keeps those before the first
+    // special one.
+    while (fill + 64 <= limit && p + 64 <= end) {
+      const v0 = v128.load(p);
+      const v1 = v128.load(p, 16);
+      const v2 = v128.load(p, 32);
+      const v3 = v128.load(p, 48);
+      v128.store(stripe + fill, v0);
+      v128.store(stripe + fill, v1, 16);
+      v128.store(stripe + fill, v2, 32);
+      v128.store(stripe + fill, v3, 48);
+      if (v128.any_true(special64(v0, v1, v2, v3))) break;
+      fill += 64;
+      p += 64;
+    }
     let mask = 0;
     while (fill < limit && p + 16 <= end) {
       const v = v128.load(p);
@@ -184,7 +204,6 @@ function textBytes(rec: usize, from: usize, end: usize): usize {
     }
     if (fill < limit) {
       if (p + 1 >= end || load<u8>(p) != 0x5c) break;
-      isEscaped = true;
       // Escapes often stand side by side: text in another script is all escapes in some clients' JSON.
       do {
         const plain = load<u8>(escapes + load<u8>(p, 1));
