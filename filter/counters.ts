@@ -5,6 +5,7 @@
 // plugin is configured. A request counts in this VM's memory only; each tick adds up what was counted, so that no counter costs
 // a host call a request. A VM that traps takes along what it counted since its last tick.
 import { REASONS, reasonName } from './engine/reasons';
+import { garbageLeft } from './garbage';
 import { Journal } from './journal';
 import { metric, metricAdd, metricSet, resultNumber } from './proxy-wasm/host';
 import { METRIC_COUNTER, METRIC_GAUGE, STATUS_OK } from './proxy-wasm/status';
@@ -114,6 +115,7 @@ export class Counters {
 
   /** A gauge of requests in flight for one pod, found again when the pod is seen again. Allocates: when pods change. */
   podGauge(addressPtr: usize, addressBytes: u32): u32 {
+    garbageLeft();
     let pod = '';
     for (let i: u32 = 0; i < addressBytes; i++) {
       const c = load<u8>(addressPtr + i);

@@ -2,6 +2,7 @@
 // stream.ts (a request's part). Every header and body callback continues: this filter never holds anything back,
 // and the one request that it answers itself (subset.ts) is over.
 export { proxy_abi_version_0_2_1, proxy_on_memory_allocate } from './proxy-wasm/memory';
+import { garbageCollect } from './garbage';
 import {
   pluginAnswered,
   pluginConfigure,
@@ -28,15 +29,19 @@ export function proxy_on_context_create(context: u32, root: u32): void {
 }
 
 export function proxy_on_vm_start(_root: u32, _bytes: u32): u32 {
+  garbageCollect();
   return 1;
 }
 
 export function proxy_on_configure(root: u32, bytes: u32): u32 {
-  return pluginConfigure(root, bytes) ? 1 : 0;
+  const isTaken = pluginConfigure(root, bytes);
+  garbageCollect();
+  return isTaken ? 1 : 0;
 }
 
 export function proxy_on_tick(root: u32): void {
   pluginTick(root);
+  garbageCollect();
 }
 
 export function proxy_on_http_call_response(root: u32, call: u32, _headers: u32, _bytes: u32, _trailers: u32): void {

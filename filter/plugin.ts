@@ -10,6 +10,7 @@ import { framePoolHashOf } from './engine/frame';
 import { FRAME_NAME_BYTES_MAX, NAME_BYTES_MAX, OUTBOX_BYTES, POOLS_MAX, ROOTS_MAX } from './engine/limits';
 import { poolCapacityRefresh, tableInit } from './engine/pods';
 import { Exchange } from './exchange';
+import { garbageLeft } from './garbage';
 import { Keyspace } from './keyspace';
 import { Leader } from './leader';
 import { Outcomes } from './outcomes';
@@ -204,6 +205,7 @@ export function pluginAt(pool: u32): Plugin {
 
 /** Reads and takes over a configuration. False refuses it: Envoy then keeps the one before, or does not start. */
 export function pluginConfigure(root: u32, bytes: u32): bool {
+  garbageLeft();
   if (bufferBytes(BUFFER_PLUGIN_CONFIGURATION, 0, bytes) != STATUS_OK) {
     say(LOG_ERROR, 'pluginConfig: found nothing, expected a JSON object with at least "pool"');
     return false;

@@ -22,6 +22,7 @@ import { fileURLToPath } from 'node:url';
 export const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const buildDir = join(root, 'build');
 const cacheDir = join(root, '.cache');
+const inlineStep = join(root, 'scripts', 'inline.mjs');
 const nodeVersionMin = 24;
 
 /** What `asc` makes. `sources` are the files and folders that a module is made of. */
@@ -219,6 +220,7 @@ function sourceHash(target) {
   return sha256(
     JSON.stringify(target),
     readOrEmpty(join(root, 'asconfig.json')),
+    readOrEmpty(inlineStep),
     readOrEmpty(join(modulesDir, 'assemblyscript', 'package.json')),
     ...files.flatMap((file) => [relative(root, file), readFileSync(file)]),
   );
@@ -240,7 +242,8 @@ async function compile(target) {
   const hash = sourceHash(target);
   const made = join(buildDir, `.${target.name}.${process.pid}`);
   const asc = join(modulesDir, 'assemblyscript', 'bin', 'asc.js');
-  const args = [asc, target.entry, '--target', target.target, '--outFile', `${made}.wasm`, '--textFile', `${made}.wat`];
+  const outputs = ['--outFile', `${made}.wasm`, '--textFile', `${made}.wat`];
+  const args = [asc, target.entry, '--target', target.target, '--transform', inlineStep, ...outputs];
   const { code, text } = await capture(pinnedNode(), args);
   if (code !== 0) throw new SetupError(`${target.entry} does not compile:\n${text}`);
   // A rename is atomic: whoever reads a module while it is being replaced sees the old one or the new one, whole.
