@@ -305,6 +305,12 @@ class Reading<Settings extends object> {
     return this.#status;
   }
 
+  /** The annotations that are in force, whether the object still says so or not, as the object would say them. */
+  get texts(): Record<string, string> {
+    const inForce = this.#status.filter(({ source }) => source !== 'default');
+    return Object.fromEntries(inForce.map(({ key, inForce: text }) => [key, text]));
+  }
+
   /** Reads an object's annotations; keys without the prefix are not ours. */
   take(annotations: Readonly<Record<string, string>>): void {
     const before = this.#inForce as Record<string, unknown>;

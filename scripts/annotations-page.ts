@@ -54,8 +54,8 @@ ${table(POD_ANNOTATIONS)}
 | - | - |
 ${ANNOTATION_FAULTS.map((fault) => `| \`${fault}\` | ${faults[fault]} |`).join('\n')}
 
-The last good value of that annotation stays in force, or the default if there never was a good one since the control plane started; the
-others take effect all the same. It shows in four places: as an Event on the object (\`kubectl describe\`), in the metric
+The last good value of that annotation stays in force, or the default if there never was a good one. What a
+pool has in force outlives the control plane (in the Secret \`warmpath-pools\`); what a pod has does not. The others take effect all the same. It shows in four places: as an Event on the object (\`kubectl describe\`), in the metric
 \`warmpath_annotation_faults\`, in a line of the control plane's log, and in what \`GET /v1/state\` tells.
 `;
   return format(page, { parser: 'markdown', printWidth: 120, singleQuote: true });

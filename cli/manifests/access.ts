@@ -47,7 +47,7 @@ export function ownRoleFile(parameters: Parameters): ManifestFile {
         verbs: ['update'],
       },
       { apiGroups: [''], resources: ['secrets'], verbs: ['create'] },
-      { apiGroups: [''], resources: ['secrets'], resourceNames: [`${name}-pools`], verbs: ['get'] },
+      { apiGroups: [''], resources: ['secrets'], resourceNames: [`${name}-pools`], verbs: ['get', 'update'] },
     ]),
   };
 }

@@ -8,15 +8,16 @@ import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Pool } from '../pool.ts';
 import { ActiveSlice } from './active-slice.ts';
-import { KubeApi } from './api.ts';
+import { KubeApi, reasonOf } from './api.ts';
 import { FaultEvents } from './fault-events.ts';
 import { Lease, leaseTimeoutMs } from './lease.ts';
-import { poolSecret } from './pool-secret.ts';
+import { keepAnnotations, readKept } from './pool-secret.ts';
+import type { PoolTexts } from './pool-secret.ts';
 import { PoolSource } from './pool-source.ts';
 import type { ObjectFaults, PoolSourceState } from './pool-source.ts';
 
-/** So often faults that are still there are looked through for those to tell of again. */
-const FAULTS_AGAIN_MS = 60_000;
+/** So often faults that are still there are looked through for those to tell of again, and what could not be kept is tried again. */
+const AGAIN_MS = 60_000;
 
 export interface ReplicaState {
   name: string;
@@ -37,6 +38,10 @@ export class Kubernetes {
   readonly #events: FaultEvents;
   readonly #again: NodeJS.Timeout;
   readonly #stop = new AbortController();
+  /** The pools' annotations in force, what of them the Secret has, and a write that is under way. */
+  #annotations: PoolTexts = {};
+  #kept = '';
+  #isKeeping = false;
   #lease: Lease | null = null;
   #slice: ActiveSlice | null = null;
 
@@ -52,14 +57,19 @@ export class Kubernetes {
     this.#metrics = metrics;
     this.#log = log;
     this.#events = new FaultEvents(this.#api, config.replica, log);
-    this.#again = setInterval(() => this.#tell(), FAULTS_AGAIN_MS);
+    this.#again = setInterval(() => {
+      this.#tell();
+      void this.#keep();
+    }, AGAIN_MS);
     this.#again.unref();
   }
 
   /** A function from pool name to that pool's secret, from the Secret that all replicas share. */
   async secrets(): Promise<((pool: string) => Uint8Array) | null> {
     if (this.#replica === null) return null;
-    const root = await poolSecret(this.#api, this.#replica, this.#log, this.#stop.signal);
+    const { secret: root, annotations } = await readKept(this.#api, this.#replica, this.#log, this.#stop.signal);
+    this.#annotations = annotations;
+    this.#kept = JSON.stringify(annotations);
     return (pool) => new Uint8Array(createHmac('sha256', root).update(`warmpath pool ${pool}`).digest());
   }
 
@@ -70,9 +80,14 @@ export class Kubernetes {
       this.#api,
       config.object,
       settingsOf(config),
+      this.#annotations[pool.name] ?? {},
       {
         endpoints: (endpoints) => pool.setEndpoints(endpoints),
-        settings: (settings) => pool.configure(settings),
+        settings: (settings, texts) => {
+          pool.configure(settings);
+          if (texts !== null) this.#annotations = { ...this.#annotations, [pool.name]: texts };
+          void this.#keep();
+        },
         faults: (objects) => this.#setFaults(pool.name, objects),
         failed: (resource, reason) => this.#metrics.watchFailures.inc({ resource, reason }),
       },
@@ -103,6 +118,7 @@ export class Kubernetes {
           events.activated();
           slice.hold();
           this.#tell();
+          void this.#keep();
         },
         steppedDown: () => {
           slice.letGo();
@@ -142,6 +158,29 @@ export class Kubernetes {
     for (const [key, of] of this.#known) if (of === pool && !present.has(key)) this.#known.delete(key);
     for (const [fault, count] of counts) this.#metrics.annotationFaults.set({ pool, fault }, count);
     this.#tell();
+  }
+
+  /** Writes the annotations in force where the next control plane finds them, whenever they are others than it has there. */
+  async #keep(): Promise<void> {
+    if (this.#replica === null || !this.#isActive || this.#isKeeping) return;
+    this.#isKeeping = true;
+    try {
+      for (let text = this.#annotationsText(); text !== this.#kept; text = this.#annotationsText()) {
+        await keepAnnotations(this.#api, this.#replica, JSON.parse(text) as PoolTexts);
+        this.#kept = text;
+      }
+    } catch (error) {
+      const fields = { reason: reasonOf(error), error: String(error) };
+      if (!this.#stop.signal.aborted)
+        this.#log.warn('the annotations in force could not be kept for the next start', fields);
+    } finally {
+      this.#isKeeping = false;
+    }
+  }
+
+  #annotationsText(): string {
+    const mine = Object.entries(this.#annotations).filter(([pool]) => this.#sources.has(pool));
+    return JSON.stringify(Object.fromEntries(mine));
   }
 
   #tell(): void {

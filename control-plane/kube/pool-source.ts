@@ -23,7 +23,8 @@ export interface ObjectFaults {
 
 export interface PoolSourceEvents {
   endpoints(endpoints: EndpointConfig[]): void;
-  settings(settings: PoolSettings): void;
+  /** `texts`: the annotations in force, null when there is no object. */
+  settings(settings: PoolSettings, texts: Record<string, string> | null): void;
   /** All objects with annotations of ours, with or without faults. */
   faults(objects: ObjectFaults[]): void;
   failed(resource: string, reason: string): void;
@@ -71,6 +72,7 @@ export class PoolSource {
     api: KubeApi,
     object: PoolObject,
     defaults: PoolSettings,
+    lastGood: Readonly<Record<string, string>>,
     events: PoolSourceEvents,
     log: Log,
     times: ReflectorTimes = reflectorTimes,
@@ -81,6 +83,7 @@ export class PoolSource {
     this.#log = log;
     this.#times = times;
     this.#settings = new PoolAnnotations(defaults);
+    this.#settings.take(lastGood);
     this.synced = new Promise((resolve) => (this.#known = resolve));
     this.#versions = RESOURCES[object.kind].map(({ apiVersion, path }) => {
       const version: { apiVersion: string; found: Found; reflector: Reflector<PoolObjectData> } = {
@@ -141,7 +144,7 @@ export class PoolSource {
       this.#log.warn('no pool', { ...this.#object, reason: unusable });
     this.#unusable = unusable;
     this.#settings.take(this.#data?.metadata.annotations ?? {});
-    this.#events.settings(this.#settings.settings);
+    this.#events.settings(this.#settings.settings, this.#data === null ? null : this.#settings.texts);
     this.#tellFaults();
     if (this.#shape === null) {
       this.#setPods(null);

@@ -8,7 +8,7 @@ import type { EndpointConfig, ReplicaConfig } from '../../control-plane/config.t
 import { ActiveSlice } from '../../control-plane/kube/active-slice.ts';
 import { FaultEvents } from '../../control-plane/kube/fault-events.ts';
 import { Lease } from '../../control-plane/kube/lease.ts';
-import { poolSecret } from '../../control-plane/kube/pool-secret.ts';
+import { keepAnnotations, readKept } from '../../control-plane/kube/pool-secret.ts';
 import { PoolSource } from '../../control-plane/kube/pool-source.ts';
 import type { ObjectFaults } from '../../control-plane/kube/pool-source.ts';
 import { silentLog } from '../../control-plane/log.ts';
@@ -107,11 +107,26 @@ test('the secret is made once, and both replicas read the same, however often th
   fake.refusals.push({ path: /secrets/, status: 503, times: 2 });
   const { signal } = new AbortController();
   const both = await Promise.all(
-    ['a', 'b'].map(async (name) => poolSecret(fake.api(), replica(name), silentLog, signal)),
+    ['a', 'b'].map(async (name) => readKept(fake.api(), replica(name), silentLog, signal)),
   );
-  expect(both[0]).toHaveLength(32);
+  expect(both[0]!.secret).toHaveLength(32);
+  expect(both[0]!.annotations).toEqual({});
   expect(both[0]).toEqual(both[1]);
   expect(fake.list(SECRETS)).toHaveLength(1);
+});
+
+test('annotations in force are kept beside the secret, and read by the next one; what is no such thing is nothing', async () => {
+  const { signal } = new AbortController();
+  const read = async (): ReturnType<typeof readKept> => readKept(fake.api(), replica('a'), silentLog, signal);
+  const { secret } = await read();
+  const annotations = { 'llm/vllm': { 'warmpath.dev/mode': 'shadow' } };
+  await keepAnnotations(fake.api(), replica('a'), annotations);
+  expect(await read()).toEqual({ secret, annotations });
+  for (const text of ['{"a', '7', 'null']) {
+    const data = { secret: secret.toString('base64'), annotations: Buffer.from(text).toString('base64') };
+    fake.put(SECRETS, { metadata: { name: 'warmpath-pools' }, data });
+    expect(await read()).toEqual({ secret, annotations: {} });
+  }
 });
 
 test("the active replica's endpoint is made, written again by the next one, and named for its pod", async () => {
@@ -177,12 +192,13 @@ describe('a pool', () => {
   let settings: PoolSettings | undefined;
   let faults: ObjectFaults[];
 
-  function follow(): PoolSource {
+  function follow(lastGood: Record<string, string> = {}): PoolSource {
     const [config] = readConfig({ pools: [{ name: 'llm/vllm', endpoints: [] }] }).pools;
     const source = new PoolSource(
       fake.api(),
       { kind: 'Service', namespace: 'llm', name: 'vllm' },
       settingsOf(config as PoolSettings),
+      lastGood,
       {
         endpoints: (list) => (endpoints = list),
         settings: (now) => (settings = now),
@@ -201,6 +217,17 @@ describe('a pool', () => {
     endpoints = undefined;
     settings = undefined;
     faults = [];
+  });
+
+  test('a wrong annotation at the start is what it was before the start, and one that is gone is not', async () => {
+    fake.put(SERVICES, service({ 'warmpath.dev/mode': 'shadw' }));
+    const source = follow({ 'warmpath.dev/mode': 'shadow', 'warmpath.dev/policy': 'round-robin' });
+    await source.synced;
+    expect(settings).toMatchObject({ mode: 'shadow', policy: 'prefill-cost' });
+    expect(source.state().annotations.find(({ key }) => key === 'warmpath.dev/mode')).toMatchObject({
+      inForce: 'shadow',
+      source: 'last-good',
+    });
   });
 
   test('readiness, deletion and restarts of the own container are seen; pods without an address are left out', async () => {

@@ -6,13 +6,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
-import { Cluster } from './lab/cluster.ts';
+import { ANNOTATION_PREFIX } from '../../control-plane/annotations.ts';
+import { Cluster, llm } from './lab/cluster.ts';
 import type { KubeData } from './lab/client.ts';
 import { Load } from './lab/load.ts';
 import { until } from './lab/process.ts';
 import { filterPath, parametersOf, poolName, World } from './lab/world.ts';
 
 const host = 'llm.example';
+const service: KubeData = { apiVersion: 'v1', kind: 'Service', metadata: { name: 'vllm', namespace: llm } };
 const takeOverMsMax = 5_000;
 
 let world: World;
@@ -103,11 +105,22 @@ it('the active one frozen: it is replaced, and steps down when it goes on', asyn
 });
 
 it('a rolling update: each replica is replaced by a new one, and nothing fails', async () => {
+  const key = `${ANNOTATION_PREFIX}sync-interval`;
+  const inForce = async (): Promise<object | undefined> =>
+    (await world.pool()).object?.annotations.find((row) => row.key === key);
+  const { kube } = world.cluster;
+  await kube.annotate(service, { [key]: '70ms' });
+  await until('it is in force', async () => JSON.stringify(await inForce()).includes('70ms'));
+  await kube.annotate(service, { [key]: '70 apples' });
   for (const old of running()) {
     await world.startReplica();
     await old.stop(world.cluster);
     await load.more(40);
   }
+  // Neither of the two that run now has ever seen it say 70ms.
+  await until('a new one is active', async () => (await inForce()) !== undefined);
+  expect(await inForce()).toMatchObject({ value: '70 apples', inForce: '70ms', source: 'last-good' });
+  await kube.annotate(service, { [key]: null });
   const active = await world.active();
   await until('the gateway reports to a new one', async () =>
     (await active.pool(poolName)).gateways.some(({ live }) => live),
