@@ -53,10 +53,16 @@ export class Backend {
     this.name = name;
     this.#server = server;
     this.#sockets = sockets;
-    this.endpoint = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const { address, family, port } = server.address() as AddressInfo;
+    this.endpoint = `${family === 'IPv6' ? `[${address}]` : address}:${port}`;
   }
 
-  static async start(name: string, behaviour: Backend['behaviour'] = {}, port = 0): Promise<Backend> {
+  static async start(
+    name: string,
+    behaviour: Backend['behaviour'] = {},
+    port = 0,
+    host = '127.0.0.1',
+  ): Promise<Backend> {
     const sockets = new Set<Socket>();
     const server = createServer({ keepAliveTimeout: 30_000 });
     server.on('connection', (socket) => {
@@ -65,7 +71,7 @@ export class Backend {
     });
     await new Promise<void>((resolve, reject) => {
       server.once('error', reject);
-      server.listen(port, '127.0.0.1', resolve);
+      server.listen(port, host, resolve);
     });
     const backend = new Backend(name, server, sockets);
     backend.behaviour = behaviour;

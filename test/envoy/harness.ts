@@ -92,6 +92,8 @@ export function send(
 }
 
 export interface GatewayOptions extends Partial<Omit<EnvoyOptions, 'listeners' | 'pools'>> {
+  /** Where backends listen; 127.0.0.1 if left out. */
+  podHost?: string;
   /** How many backends, or their behaviours. */
   pods?: number | Backend['behaviour'][];
   /** Module in build/; the chain is `warmpath` around it. */
@@ -119,9 +121,9 @@ export interface Gateway extends AsyncDisposable {
 
 /** One listener `gateway` over one pool `pool`. */
 export async function startGateway(options: GatewayOptions = {}): Promise<Gateway> {
-  const { pods: wanted = 2, wasm = 'filter', pluginConfig, listener: extra, beside = [], ...rest } = options;
+  const { pods: wanted = 2, podHost, wasm = 'filter', pluginConfig, listener: extra, beside = [], ...rest } = options;
   const behaviours = typeof wanted === 'number' ? Array.from({ length: wanted }, () => ({})) : wanted;
-  const pods = await Promise.all(behaviours.map((behaviour, i) => Backend.start(`pod-${i}`, behaviour)));
+  const pods = await Promise.all(behaviours.map((behaviour, i) => Backend.start(`pod-${i}`, behaviour, 0, podHost)));
   const listener: Omit<ListenerOptions, 'port'> = {
     name: 'gateway',
     cluster: 'pool',

@@ -1,6 +1,7 @@
 // The smallest control plane that can be: it answers every report at once with settings, secret and endpoints, keeps the reports
 // for the test to look at, and can be made to fall silent or to lie. The Node host and a real Envoy are both given it.
 
+import { parseAddress } from '../../control-plane/address.ts';
 import { loadEngine } from '../../control-plane/engine/instance.ts';
 import { Frames } from '../../control-plane/engine/frames.ts';
 import type { FrameExports } from '../../control-plane/engine/frame-exports.ts';
@@ -27,11 +28,11 @@ export function mappedAddress(text: string): Uint8Array {
 /** Endpoints `ip:port` as records, podId 1 for the first. */
 export function endpointRecords(endpoints: string[]): EndpointRecord[] {
   return endpoints.map((endpoint, i) => {
-    const [address, port] = endpoint.split(':') as [string, string];
+    const { bytes, port } = parseAddress(endpoint, 'endpoint');
     return {
       podId: i + 1,
-      address: mappedAddress(address),
-      port: Number(port),
+      address: bytes,
+      port,
       ready: true,
       drain: false,
       weight: 1,
