@@ -2,8 +2,8 @@
 //
 // Each VM that takes part holds one segment: a head with its load counters, and a ring of its last touches. A segment has one
 // writer, so nothing here needs a lock or a compare-and-set but the claim. A record is written before the head that
-// announces it. Siblings are read at a pick, but not twice within a millisecond, and at every tick. What a VM has in hand is told once a
-// millisecond at most, too: what changes meanwhile waits for the next change or tick, so under load a request costs one write.
+// announces it. Siblings are read at a pick, but not twice within a millisecond, and at every tick. What a request changes after its
+// pick waits for the next pick or tick of its VM when there was one a moment ago, and the tick comes soon: under load a request costs two writes.
 import { Claim } from './claim';
 import { Counters } from './counters';
 import {
@@ -40,6 +40,7 @@ import { Keyspace, KEY_CLAIM, KEY_HEAD, KEY_RING, KEY_WANT } from './keyspace';
 import { podId, podOfId, podsOfPool, podWords } from './pods';
 import { resultBytes, resultCas, resultPtr, sharedData, sharedDataSet } from './proxy-wasm/host';
 import { STATUS_NOT_FOUND, STATUS_OK } from './proxy-wasm/status';
+import { Ticker } from './ticker';
 import { applyTouch } from './touches';
 
 /** How long a claim lives without renewal. A VM that misses this long is taken for dead. */
@@ -50,7 +51,7 @@ const HEARTBEAT_MS: f64 = 250;
 const ALL: u64 = u64.MAX_VALUE >> (64 - SEGMENTS_MAX);
 /** Segments are taken from the first one on: behind so many that were never used there is none. */
 const ABSENT_MAX: i32 = 4;
-/** Heads are not written more often, but by ticks. */
+/** Heads that tell of no pick are not written more often. */
 const TELL_MS: f64 = 1;
 /** What was read from siblings is new enough for picks within so long. */
 const SIBLINGS_MS: f64 = 1;
@@ -145,6 +146,7 @@ export class Exchange {
     private nonce: u64,
     private counters: Counters,
     outboxBytes: u32,
+    private ticker: Ticker,
   ) {
     this.outbox = new Outbox(outboxBytes);
   }
@@ -202,10 +204,13 @@ export class Exchange {
     this.isDirty = true;
   }
 
-  /** What this VM has in hand has changed: told at once, or under load with the next change or tick. */
-  tell(nowMs: f64): void {
+  /** What this VM has in hand has become less: told at once, or under load with the next pick or in a few ms. */
+  tellLess(nowMs: f64): void {
     this.isDirty = true;
-    if (nowMs - this.toldMs < TELL_MS && nowMs >= this.toldMs) return;
+    if (nowMs - this.toldMs < TELL_MS && nowMs >= this.toldMs) {
+      this.ticker.soon();
+      return;
+    }
     this.toldMs = nowMs;
     this.publishHead(nowMs);
   }

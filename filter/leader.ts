@@ -93,7 +93,7 @@ const BACKOFF_MS_MAX: f64 = 1000;
 /** How long a call may be silent before it is taken for lost: its root context went away with the answer. */
 const CALL_LOST_MS: f64 = 3000;
 /** How often a VM that does not lead looks whether nobody does. */
-const TRY_MS: f64 = 20;
+const TRY_MS: f64 = 100;
 const GAUGES_MS: f64 = 250;
 const OUTCOMES_MS: f64 = 500;
 const ALIVE_MS: f64 = 1000;
@@ -152,8 +152,10 @@ export class Leader {
     this.gaugeIds = new StaticArray<u32>(podSlots());
   }
 
-  get leads(): bool {
-    return this.claim.held;
+  /** In how many ms a report is due; a VM that does not lead has none. */
+  dueMs(nowMs: f64): u32 {
+    if (!this.claim.held) return u32.MAX_VALUE;
+    return <u32>max(0, min(CALL_LOST_MS, Math.ceil(this.nextMs - nowMs)));
   }
 
   /** Takes over where to sync from the configuration. Allocates: on configuration only. */

@@ -7,7 +7,15 @@ import { Bytes, bytesEqual, copyBytes } from './bytes';
 import { Config, configError, parseConfig } from './config';
 import { Counters } from './counters';
 import { framePoolHashOf } from './engine/frame';
-import { FRAME_NAME_BYTES_MAX, NAME_BYTES_MAX, OUTBOX_BYTES, POOLS_MAX, ROOTS_MAX } from './engine/limits';
+import {
+  FRAME_NAME_BYTES_MAX,
+  NAME_BYTES_MAX,
+  OUTBOX_BYTES,
+  POOLS_MAX,
+  ROOTS_MAX,
+  TABLE_PICK_KEYS,
+  TABLE_TICK_KEYS,
+} from './engine/limits';
 import { poolCapacityRefresh, tableInit } from './engine/pods';
 import { Exchange } from './exchange';
 import { garbageLeft } from './garbage';
@@ -24,16 +32,21 @@ import {
   randomSeed as hostRandom,
   resultBytes,
   resultPtr,
-  tickEvery,
 } from './proxy-wasm/host';
 import { BUFFER_PLUGIN_CONFIGURATION, LOG_ERROR, LOG_INFO, LOG_WARN, STATUS_OK } from './proxy-wasm/status';
 import { path, text, Text, textFree } from './proxy-wasm/text';
 import { Settings } from './settings';
+import { slotsEnd } from './slots';
+import { Ticker, TICK_MS_MIN } from './ticker';
 import { streamsInit, streamsTick } from './stream';
 
-const TICK_MS: u32 = 5;
+/** Waking up costs more than what there is to do: a VM ticks seldom unless requests are under way, or there is a table to take over. */
+const TICK_MS: u32 = 50;
+const TICK_BUSY_MS: u32 = 20;
+/** What the leader wrote is new enough for picks within so long. */
+const NEWS_MS: f64 = 5;
 /** How often a VM looks for siblings that it does not know yet. */
-const DISCOVER_MS: f64 = 50;
+const DISCOVER_MS: f64 = 100;
 /** A clock that went back by more was set, not disciplined. */
 const CLOCK_BACK_MS: f64 = 200;
 
@@ -57,12 +70,14 @@ export class Plugin {
   exchange: Exchange;
   leader: Leader;
   outcomes: Outcomes;
+  ticker: Ticker;
   gateway: Bytes = new Bytes(FRAME_NAME_BYTES_MAX);
   /** All its roots went: its place is free for another plugin. */
   hasLeft: bool = false;
   private keys: Keyspace;
   private discoveredMs: f64 = 0;
   private tickedMs: f64 = 0;
+  private readMs: f64 = 0;
 
   constructor(
     public name: Bytes,
@@ -72,8 +87,10 @@ export class Plugin {
     const keys = new Keyspace(name);
     this.keys = keys;
     const counters = new Counters();
-    const exchange = new Exchange(keys, pool, nonce + pool, counters, OUTBOX_BYTES);
+    const ticker = new Ticker();
+    const exchange = new Exchange(keys, pool, nonce + pool, counters, OUTBOX_BYTES, ticker);
     this.counters = counters;
+    this.ticker = ticker;
     this.settings = new Settings(keys, pool, framePoolHashOf(config.pool.ptr, config.pool.length), counters);
     this.exchange = exchange;
     const outcomes = new Outcomes(keys, pool, nonce + pool);
@@ -137,16 +154,35 @@ export class Plugin {
     const discovers = now - this.discoveredMs >= DISCOVER_MS;
     if (discovers) this.discoveredMs = now;
     poolCapacityRefresh(this.pool);
-    const secrets = this.settings.secrets;
-    this.settings.read(now);
-    // What waits to be told has keys of the secret before.
-    if (this.settings.secrets != secrets) this.exchange.forgetTouches();
+    this.readNews(now, TABLE_TICK_KEYS);
     this.exchange.keepSegment(now);
     this.exchange.readSiblings(now, discovers);
     this.exchange.publish(now);
     this.outcomes.publish(this.exchange.own, now);
     this.leader.tick(now, this.config, this.settings, this.gateway);
     this.counters.flush();
+    this.ticker.every(this.tickMs(now));
+  }
+
+  /** When this VM has something to do next; the leader goes by its reports. */
+  private tickMs(now: f64): u32 {
+    if (this.settings.isBehind) return TICK_MS_MIN;
+    const period = slotsEnd > 0 || this.settings.awaitsTable ? TICK_BUSY_MS : TICK_MS;
+    return max(TICK_MS_MIN, min(period, this.leader.dueMs(now)));
+  }
+
+  /** What siblings and the control plane told lately, for a pick: ticks are too seldom for it. */
+  readForPick(now: f64): void {
+    this.exchange.readSiblingsForPick(now);
+    if (now - this.readMs >= NEWS_MS || now < this.readMs) this.readNews(now, TABLE_PICK_KEYS);
+  }
+
+  private readNews(now: f64, keysMax: u32): void {
+    this.readMs = now;
+    const secrets = this.settings.secrets;
+    this.settings.read(now, keysMax);
+    // What waits to be told has keys of the secret before.
+    if (this.settings.secrets != secrets) this.exchange.forgetTouches();
   }
 
   /** The last root went: the plugin was removed from this VM. Its table and pods go, and its claims are given back. */
@@ -238,7 +274,7 @@ export function pluginConfigure(root: u32, bytes: u32): bool {
   }
   const plugin = pluginAt(pool);
   plugin.configure(config);
-  tickEvery(TICK_MS);
+  plugin.ticker.begin(TICK_BUSY_MS);
   say(LOG_INFO, 'configured for pool ' + config.pool.toString());
   return true;
 }

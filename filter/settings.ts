@@ -60,7 +60,7 @@ import {
   SECTION_METRICS,
   SECTION_POOL,
 } from './engine/frame';
-import { FRAME_KEY_NAME_BYTES_MAX, SOURCE_GATEWAYS, TABLE_RING, TABLE_TICK_KEYS } from './engine/limits';
+import { FRAME_KEY_NAME_BYTES_MAX, SOURCE_GATEWAYS, TABLE_RING } from './engine/limits';
 import { loadForeignAge, loadForeignSet, loadMetrics, loadSlownessLearn } from './engine/load';
 import { poolBytesPerTokenSet, poolPolicy, poolPolicySet, poolUncachedTokens, poolWeightsSet } from './engine/pool';
 import { residencyPodClear } from './engine/residency';
@@ -94,12 +94,16 @@ export class Settings {
   hasSecret: bool = false;
   private mode: u32 = MODE_OFF;
   private secret: usize = heap.alloc(SECRET_BYTES);
+  /** Whether any answer of a control plane has been written at all, and the version of how far the gateway is that was seen last. */
+  private isTold: bool = false;
+  private newsCas: u32 = 0;
   private poolCas: u32 = 0;
   private metricsCas: u32 = 0;
   /** The load source that stands for all other gateways of this pool together, and the time of what it told. */
   private source: u32 = SOURCE_GATEWAYS;
   private loadMs: f64 = 0;
   private tableRead: u64 = 0;
+  private tableTold: u64 = 0;
   /** Records of the frame at hand that were applied at earlier ticks. */
   private tableRecords: u32 = 0;
   private isTableKnown: bool = false;
@@ -130,24 +134,35 @@ export class Settings {
     return !this.hasTable;
   }
 
+  /** There are touches that were told and not read yet. */
+  get isBehind(): bool {
+    return this.isTableKnown && this.tableRead < this.tableTold;
+  }
+
   /** Picks steer. In shadow mode they are made and counted only. */
   get isActive(): bool {
     return this.mode == MODE_ACTIVE;
   }
 
-  /** Takes over whatever changed in shared data since the last call. */
-  read(nowMs: f64): void {
+  /**
+   * Takes over whatever changed in shared data since the last call, of touches so many keys. The leader writes how far the gateway is behind all
+   * that an answer brought: while that value is the same, nothing else has changed.
+   */
+  read(nowMs: f64, keysMax: u32): void {
+    const next = this.tableNext();
     if (!this.hasJoined) {
       this.hasJoined = true;
-      this.joinedAt = this.tableNext();
+      this.joinedAt = next;
     }
-    if (this.changed(KEY_POOL, this.poolCas)) {
+    const isNews = this.isTold && resultCas != this.newsCas;
+    if (isNews) this.newsCas = resultCas;
+    if (isNews && this.changed(KEY_POOL, this.poolCas)) {
       this.poolCas = resultCas;
       if (this.isOurs()) this.applyPool(nowMs);
     }
     if (this.version == 0) return;
     if (!this.hasTable && Math.abs(nowMs - this.settledMs) > TABLE_WAIT_MS) this.hasTable = true;
-    if (this.changed(KEY_METRICS, this.metricsCas)) {
+    if (isNews && this.changed(KEY_METRICS, this.metricsCas)) {
       this.metricsCas = resultCas;
       if (this.isOurs()) {
         this.applyMetrics(nowMs);
@@ -156,7 +171,7 @@ export class Settings {
       }
     }
     loadForeignAge(this.source, nowMs - this.loadMs);
-    this.readTable(nowMs);
+    this.readTable(nowMs, next, keysMax);
   }
 
   private changed(kind: u8, cas: u32): bool {
@@ -236,7 +251,7 @@ export class Settings {
     }
   }
 
-  /** What other gateways have in hand. It counts less the older it gets, which `read` sees to at every tick. */
+  /** What other gateways have in hand. It counts less the older it gets, which `read` sees to. */
   private applyLoad(nowMs: f64): void {
     for (let pod: u32 = 0; pod < podSlots(); pod++) {
       if (podInPool(pod, this.pool)) loadForeignSet(this.source, pod, 0, 0, 0);
@@ -254,9 +269,9 @@ export class Settings {
   }
 
   /** A snapshot is applied over several ticks: all of it at once would keep every request of this worker waiting. */
-  private readTable(nowMs: f64): void {
-    const next = this.tableNext();
+  private readTable(nowMs: f64, next: u64, keysMax: u32): void {
     if (next == 0) return;
+    this.tableTold = next;
     if (!this.isTableKnown || next < this.tableRead) {
       this.isTableKnown = true;
       this.tableRead = next > TABLE_RING ? next - TABLE_RING : 0;
@@ -269,12 +284,12 @@ export class Settings {
       this.tableRecords = 0;
     }
     let keys: u32 = 0;
-    while (this.tableRead < next && keys < TABLE_TICK_KEYS) {
+    while (this.tableRead < next && keys < keysMax) {
       const key = this.keys.of(KEY_TABLE, <u32>(this.tableRead % TABLE_RING));
       const isThere = sharedData(key.ptr, key.length) == STATUS_OK && this.isOurs();
       for (let i: u32 = 0; isThere && touchesNext(); i++) {
         if (i < this.tableRecords) continue;
-        if (keys >= TABLE_TICK_KEYS) {
+        if (keys >= keysMax) {
           this.tableRecords = i;
           return;
         }
@@ -291,8 +306,8 @@ export class Settings {
   /** The number of the next frame of touches, 0 when there was none. */
   private tableNext(): u64 {
     const head = this.keys.of(KEY_TABLE_NEXT, 0);
-    if (sharedData(head.ptr, head.length) != STATUS_OK || resultBytes != TABLE_NEXT_BYTES) return 0;
-    return load<u64>(resultPtr);
+    this.isTold = sharedData(head.ptr, head.length) == STATUS_OK;
+    return this.isTold && resultBytes == TABLE_NEXT_BYTES ? load<u64>(resultPtr) : 0;
   }
 
   /** Touches were overwritten before this VM read them: the leader asks for all of the table. */
@@ -308,6 +323,7 @@ export class Settings {
     this.version = 0;
     this.mode = MODE_OFF;
     this.syncIntervalMs = SYNC_INTERVAL_MS;
+    this.newsCas = 0;
     this.poolCas = 0;
     this.metricsCas = 0;
     this.isTableKnown = false;

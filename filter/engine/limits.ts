@@ -100,6 +100,8 @@ export const RENEWALS_MAX: u32 = 32;
 export const TABLE_RING: u32 = 64;
 // Keys of those frames that a VM applies at one tick, but for the last record: some 3 ms. A snapshot of 16 MiB takes half a second.
 export const TABLE_TICK_KEYS: u32 = 16384;
+// The same at a pick, for whose request others wait: some 0.2 ms.
+export const TABLE_PICK_KEYS: u32 = 1024;
 // Touches that wait for the next report.
 export const OUTBOX_BYTES: u32 = 512 * 1024;
 // A report: those touches, and load and outcomes of all pods.

@@ -39,7 +39,10 @@ describe('workers', () => {
 
   test("count each other's requests in flight", async () => {
     const gateway = (await Gateway.start({ workers: 4, policy: 1 })).settle();
-    const pods = Array.from({ length: 16 }, (_, i) => podOf(gateway, i % 4, chat(words(`l${i}`, 2000), 'x')));
+    const pods = Array.from({ length: 16 }, (_, i) => {
+      gateway.host.advance(1.2);
+      return podOf(gateway, i % 4, chat(words(`l${i}`, 2000), 'x'));
+    });
     for (const pod of new Set(pods)) expect(pods.filter((other) => other === pod)).toHaveLength(4);
     gateway.settle();
     expect(gateway.inFlight()).toEqual([4, 4, 4, 4]);
