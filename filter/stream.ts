@@ -275,7 +275,7 @@ function decide(slot: i32, plugin: Plugin): void {
     dispatch(slot, pod, pickedUncached(0), now);
     if (keys > 0) residencyTouch(pod, now, 0, chainKeys(), chainEnds(), 0, keys);
     plugin.exchange.publishTouch(pod, now, chainKeys(), chainEnds(), keys);
-    plugin.exchange.publishHead(now);
+    plugin.exchange.tell(now);
   }
   closeScan(slot);
 }
@@ -345,7 +345,7 @@ function followUpstream(slot: i32, plugin: Plugin): void {
   dispatch(slot, actual, tokens, now);
   if (deepestKeys[slot] != 0) residencyTouchChain(actual, now, deepestKeys[slot]);
   plugin.exchange.publishChain(actual, now, deepestKeys[slot]);
-  plugin.exchange.tellLess(now);
+  plugin.exchange.tell(now);
 }
 
 export function streamResponseBody(context: u32, bytes: u32, endOfStream: bool): void {
@@ -382,7 +382,7 @@ function firstToken(slot: i32): void {
     plugin.outcomes.add(pod, OUTCOME_TTFT_COUNT, 1);
     plugin.outcomes.addTtft(pod, ttftMs);
   }
-  plugin.exchange.tellLess(now);
+  plugin.exchange.tell(now);
 }
 
 /** The request is over, however it ended, and its context goes away. False when the context is not a request's. */
@@ -400,14 +400,15 @@ function end(slot: i32): void {
   if (!(flags[slot] & COUNTED)) return;
   const plugin = pluginAt(plugins[slot]);
   const pod = pods[slot];
-  const now = readClock();
+  // As of the last pick or tick: no end needs to be known more exactly.
+  const now = clockMs;
   if (podId(pod) == podIds[slot]) {
     judge(slot, pod);
     renew(slot, plugin, now);
   }
   settle(slot);
   learn(slot, plugin);
-  plugin.exchange.tellLess(now);
+  plugin.exchange.tell(now);
 }
 
 /**
