@@ -19,8 +19,8 @@ import {
   nodeTime,
   podNewest,
   podPool,
-  timeMsOf,
 } from './residency-store';
+import { timeMsOf } from './residency-time';
 
 const RECORD_BYTES: u32 = 24;
 const KEY_BYTES: u32 = 12;

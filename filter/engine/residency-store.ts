@@ -19,7 +19,6 @@ import {
   PODS_MAX,
   POOLS_MAX,
   TABLE_BYTES_MAX,
-  TIME_UNITS_MAX,
   TOUCH_STEPS_MAX,
 } from './limits';
 import { mix64 } from './random';
@@ -28,7 +27,11 @@ import { mix64 } from './random';
 export const POOL_NONE: u32 = 0xffffffff;
 
 const GOLDEN: u64 = 0x9e3779b97f4a7c15;
-const TIME_UNITS_PER_MS: f64 = 64;
+const SPREAD: u32 = 0x9e3779b1;
+/** So many oldest blocks are looked at together before they go. */
+const AHEAD: u32 = 16;
+/** What was loaded for no other reason than that it will be used soon. */
+export const loadedAhead: usize = memory.data(4, 4);
 const BYTES_BITS: u32 = 19;
 const DEPTH_MAX: u32 = CHAIN_BLOCKS_MAX - 1;
 const NODE_BYTES: usize = 24;
@@ -50,7 +53,7 @@ let entries: usize = 0;
 let entryHeads: usize = 0;
 let entryShift: u64 = 63;
 let nodeHeads: usize = 0;
-let nodeShift: u64 = 63;
+let nodeMask: u32 = 0;
 let poolMasks: usize = 0;
 /** Room for one word of working space per word of pods, and two numbers per pod, for lookups. */
 export let alive: usize = 0;
@@ -85,7 +88,7 @@ export function residencyInit(podCount: u32, nodeCount: u32): void {
   const entryBits = max(<u32>32 - clz(nodesMax - 1), <u32>1);
   const nodeBits = max(entryBits - 1, <u32>1);
   entryShift = 64 - entryBits;
-  nodeShift = 64 - nodeBits;
+  nodeMask = ((<u32>1) << nodeBits) - 1;
   const entryRoom = (<usize>nodesMax + 1) * entryBytes;
   const nodeRoom = (<usize>nodesMax + 1) * NODE_BYTES;
   const entryHeadRoom = (<usize>4) << entryBits;
@@ -125,15 +128,6 @@ export function residencyInit(podCount: u32, nodeCount: u32): void {
 }
 export function orphanNote(): void {
   orphanCount++;
-}
-
-export function timeUnits(timeMs: f64): u64 {
-  const units = timeMs * TIME_UNITS_PER_MS;
-  if (!(units > 0)) return 0;
-  return units >= TIME_UNITS_MAX ? <u64>TIME_UNITS_MAX : <u64>units;
-}
-export function timeMsOf(units: u64): f64 {
-  return <f64>units / TIME_UNITS_PER_MS;
 }
 
 // Pod records.
@@ -272,8 +266,9 @@ function entryRelease(entry: u32, pod: u32): void {
 function nodeAt(node: u32): usize {
   return nodes + <usize>node * NODE_BYTES;
 }
+/** Entries are numbered side by side in a prompt, and so lie their nodes' buckets: a pod's part of the table begins somewhere of its own. */
 function nodeBucket(pod: u32, entry: u32): usize {
-  return nodeHeads + ((<usize>(((((<u64>entry) << 16) | (<u64>pod)) * GOLDEN) >> nodeShift)) << 2);
+  return nodeHeads + ((<usize>((entry + pod * SPREAD) & nodeMask)) << 2);
 }
 export function nodeTime(node: u32): u64 {
   return load<u64>(nodeAt(node)) >> 16;
@@ -477,10 +472,21 @@ function touchHeld(pod: u32, time: u64, node: u32, entry: u32): void {
   link(pod, node, entry, time);
 }
 
+/** Loads what evictions will need: many loads at once wait for memory together, and one by one each for itself. */
+function loadOldest(pod: u32): void {
+  let sum: u32 = 0;
+  let node = podOldest(pod);
+  for (let i: u32 = 0; i < AHEAD && node != 0; i++) {
+    sum ^= entryHead(load<u64>(entryAt(nodeEntry(node))));
+    node = nodeNewer(node);
+  }
+  store<u32>(loadedAhead, sum);
+}
 /** Evicts what no longer fits. A touch ends with it, and not before: what is oldest may begin the very prompt. */
 export function podTrim(pod: u32): void {
   const capacity = podCapacity(pod) - load<u32>(podAt(pod), 52);
-  while (podBytes(pod) > capacity) {
+  for (let i: u32 = 0; podBytes(pod) > capacity; i++) {
+    if (i % AHEAD == 2) loadOldest(pod);
     const oldest = podOldest(pod);
     const place = placeOf(nodeTime(oldest), entryDepth(nodeEntry(oldest)));
     const key = load<u64>(entryAt(nodeEntry(oldest)));

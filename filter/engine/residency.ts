@@ -24,6 +24,7 @@ import {
   evictOldest,
   evictedCount,
   exhaustedCount,
+  loadedAhead,
   matchedBytes,
   matchedKeys,
   memoryBytes,
@@ -49,12 +50,12 @@ import {
   podTrim,
   podsMax,
   poolWordAt,
-  timeUnits,
   touchBegin,
   touchNext,
   touchOne,
   words,
 } from './residency-store';
+import { timeUnits } from './residency-time';
 
 export { POOL_NONE, residencyInit } from './residency-store';
 
@@ -264,6 +265,7 @@ function touch(
   const depth = parent == 0 ? 0 : entryDepth(parent) + 1;
   if (parent == 0 && parentKey != 0) orphanNote();
   touchBegin();
+  loadHeads(keys, length);
   for (let i = length; i > 0; i--) {
     const key = load<u64>(keys + (i - 1) * 8);
     if (key == 0) continue;
@@ -278,6 +280,13 @@ function touch(
   for (let i: u32 = 0; key != 0 && i < CHAIN_BLOCKS_MAX; i++) key = touchAbove(pod, time, key);
   podTrim(pod);
   return after > before ? <u32>(after - before) : 0;
+}
+
+/** Loads what touches will need: many loads at once wait for memory together, and one by one each for itself. */
+function loadHeads(keys: usize, count: u32): void {
+  let sum: u32 = 0;
+  for (let i: u32 = 0; i < count; i++) sum ^= entryHead(load<u64>(keys + i * 8));
+  store<u32>(loadedAhead, sum);
 }
 
 /** Touches a block above in a chain, unless nobody holds it any more. Returns the key of the block before it, 0 for none. */
