@@ -38,6 +38,9 @@ export const LIMITS = {
   scrapeConcurrency: 64,
   /** Adapters in use on one pod that gateways are told of. */
   adaptersPerPod: 16,
+  /** Names of a pool's models that are told to gateways, and how often a life of an engine is asked for its own. */
+  aliasesPerPool: 32,
+  modelsTries: 3,
   /** After so many intervals without a good scrape the metrics of a pod are called stale. */
   scrapeStaleIntervals: 3,
   endpointsFileBytes: 1 << 20,

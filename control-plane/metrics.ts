@@ -22,6 +22,10 @@ export class Metrics {
     'Scrapes in which a metric family was absent or not a number',
     ['pool', 'family'],
   );
+  readonly modelLists = this.#counter('model_lists_total', 'Engines asked for the names of their models, by outcome', [
+    'pool',
+    'outcome',
+  ]);
   readonly syncs = this.#counter('sync_requests_total', 'Reports taken in, by what they were answered with', [
     'pool',
     'answer',

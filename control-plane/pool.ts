@@ -22,6 +22,7 @@ import { LIMITS } from './limits.ts';
 import type { Log } from './log.ts';
 import type { Metrics } from './metrics.ts';
 import type { EngineMetrics } from './metrics-text.ts';
+import { ModelNames } from './models.ts';
 import { Pods } from './pods.ts';
 import type { Pod, PodChange } from './pods.ts';
 import { Scraper } from './scrape.ts';
@@ -56,6 +57,7 @@ export class Pool {
   readonly scraper: Scraper;
   readonly learned: Learned;
   readonly kvEvents: KvListener;
+  readonly models: ModelNames;
   readonly #parts: PoolParts;
   #settings: PoolSettings;
   #configVersion = 0;
@@ -84,12 +86,18 @@ export class Pool {
       scraped: (endpoint, m) => {
         this.#apply(this.pods.learn(endpoint, m.startedSeconds, m.cacheConfig), endpoint);
         this.#watchCounters(endpoint, m);
+        this.models.look(endpoint, m.startedSeconds);
       },
       result: (_endpoint, outcome, seconds) => {
         metrics.scrapes.inc({ pool, outcome });
         metrics.scrapeSeconds.observe({ pool }, seconds);
       },
       missing: (family) => metrics.missingFamilies.inc({ pool, family }),
+    });
+    this.models = new ModelNames(pool, log, {
+      fetch: (endpoint, path) => this.scraper.page(endpoint, path),
+      changed: () => this.#configVersion++,
+      asked: (outcome) => metrics.modelLists.inc({ pool, outcome }),
     });
     this.kvEvents = new KvListener(pool, clock, log, metrics, scrapeTimeoutMs, {
       cleared: (endpoint, timeMs) => {
@@ -141,6 +149,7 @@ export class Pool {
     this.#apply(change);
     this.scraper.set(endpoints.map((endpoint) => endpoint.address.text));
     this.kvEvents.set(endpoints.map((endpoint) => endpoint.address));
+    this.models.set(endpoints.map((endpoint) => endpoint.address.text));
     for (const kept of [this.#queries, this.#capacities]) {
       for (const text of kept.keys()) if (this.pods.byEndpoint(text) === undefined) kept.delete(text);
     }
@@ -326,6 +335,7 @@ export class Pool {
       settingsVersion: this.settingsVersion,
       sequence: Number(this.log.last),
       settings: { ...this.settings(), policy: this.policy },
+      modelNames: this.models.groups,
       endpoints: this.pods.list().map((pod) => {
         const engine = this.scraper.state(pod.address.text);
         const load = loads.get(pod.id);

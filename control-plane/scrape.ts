@@ -188,6 +188,11 @@ export class Scraper {
     return { ageMs, stale: ageMs > this.#intervalMs * LIMITS.scrapeStaleIntervals + this.#timeoutMs };
   }
 
+  /** A page of an engine, over the connection that scrapes use. Fails with FetchError. */
+  async page(endpoint: string, path: string): Promise<Buffer> {
+    return fetchPage(this.#agent, `http://${endpoint}`, path, this.#timeoutMs);
+  }
+
   #schedule(target: Target): void {
     if (this.#isClosed) return;
     const soonestMs = this.#clock.nowMs();
@@ -227,7 +232,7 @@ export class Scraper {
   }
 
   async #fetch(endpoint: string): Promise<EngineMetrics | null> {
-    const metrics = readMetrics(await fetchPage(this.#agent, `http://${endpoint}`, '/metrics', this.#timeoutMs));
+    const metrics = readMetrics(await this.page(endpoint, '/metrics'));
     if (metrics.running === null && metrics.waiting === null && metrics.kvUsage === null) {
       return null;
     }

@@ -233,11 +233,13 @@ export class Sync {
   }
 
   #settings(pool: Pool, head: FrameToWrite): void {
+    const aliases = pool.models.records;
     this.#add({
       ...head,
       pool: pool.settings(),
       secret: pool.secret,
       endpoints: pool.pods.records(),
+      ...(aliases === null ? {} : { aliases }),
     });
   }
 

@@ -4,11 +4,15 @@
 // Without any frame yet there is no secret and there are no endpoints: requests pass and Envoy balances them.
 import { Counters } from './counters';
 import { adaptersAdd, adaptersClear } from './engine/adapters';
+import { aliasesAdd, aliasesClear } from './engine/aliases';
 import { secretClear, secretSet } from './engine/digest';
 import {
   adapterHash,
   adapterPodId,
   adaptersCount,
+  aliasesCount,
+  aliasGroupName,
+  aliasName,
   endpointCount,
   frameBlockBytes,
   frameBytesPerToken,
@@ -55,6 +59,7 @@ import {
   METRICS_STALE,
   METRICS_WAITING,
   SECRET_BYTES,
+  SECTION_ALIASES,
   SECTION_ENDPOINTS,
   SECTION_LOAD,
   SECTION_METRICS,
@@ -192,6 +197,7 @@ export class Settings {
     this.policy = poolPolicy(this.pool);
     poolWeightsSet(this.pool, frameWeightPrefix(), frameWeightQueue(), frameWeightKv());
     this.takeKey();
+    if (frameHas(SECTION_ALIASES)) this.applyAliases();
     this.toolsPosition = frameToolsPosition();
     this.syncIntervalMs = frameSyncIntervalMs();
     scanPoolSet(this.pool, frameBlockBytes(), frameWindowBytes());
@@ -240,6 +246,13 @@ export class Settings {
         loadSlownessLearn(pod, <f64>metricsTtftMs(i) / 1000 / tokens);
       }
     }
+  }
+
+  /** Which names are one model: prompts under any of them have the same keys from now on. */
+  private applyAliases(): void {
+    aliasesClear(this.pool);
+    const count = aliasesCount();
+    for (let i: u32 = 0; i < count; i++) aliasesAdd(this.pool, aliasName(i), aliasGroupName(i));
   }
 
   /** What adapters are in use on the pods whose metrics have come with them. */
@@ -330,6 +343,7 @@ export class Settings {
     this.hasTable = false;
     this.hasJoined = false;
     this.hasSecret = false;
+    aliasesClear(this.pool);
     secretClear(this.pool);
   }
 }

@@ -104,6 +104,9 @@ export interface FrameExports {
   writeSection(type: number): number;
   adapterPodId(index: number): number;
   adapterHash(index: number): number;
+  aliasName(index: number): number;
+  aliasGroupName(index: number): number;
+  writeAlias(name: number, group: number): number;
   writeAdapter(podId: number, hash: number): number;
   writePolicyKey(source: number, name: number, nameBytes: number): number;
   writePool(

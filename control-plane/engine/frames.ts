@@ -7,6 +7,7 @@ import type { OutcomesRecord } from './outcomes.ts';
 import { POOL_MODES, TOOLS_POSITIONS } from './records.ts';
 import type {
   AdapterRecord,
+  AliasRecord,
   EndpointRecord,
   GatewayRecord,
   LoadRecord,
@@ -65,6 +66,7 @@ export interface Frame extends FrameHead {
   outcomes?: OutcomesRecord;
   gateway?: GatewayRecord;
   adapters?: AdapterRecord[];
+  aliases?: AliasRecord[];
 }
 
 /** A frame to be written; touches may also be given as chunks of frames that were read, and long lists record by record. */
@@ -83,7 +85,7 @@ export class FrameError extends Error {
   }
 }
 
-const SECTION = { endpoints: 3, load: 4, metrics: 5, touches: 6, outcomes: 7, adapters: 9 } as const;
+const SECTION = { endpoints: 3, load: 4, metrics: 5, touches: 6, outcomes: 7, adapters: 9, aliases: 10 } as const;
 const SECTION_POOL = 1;
 const SECTION_GATEWAY = 8;
 const METRICS = { running: 1, waiting: 2, kvUsage: 4, stale: 8 } as const;
@@ -218,6 +220,12 @@ export class Frames {
     if (hasTouches && wasm.frameHas(SECTION.touches)) frame.touches = this.readTouches();
     if (wasm.frameHas(SECTION.outcomes)) frame.outcomes = readOutcomes(wasm);
     if (wasm.frameHas(SECTION_GATEWAY)) frame.gateway = this.#readGateway();
+    if (wasm.frameHas(SECTION.aliases)) {
+      frame.aliases = this.#list(SECTION.aliases, (i) => ({
+        name: u32(wasm.aliasName(i)),
+        group: u32(wasm.aliasGroupName(i)),
+      }));
+    }
     if (wasm.frameHas(SECTION.adapters)) {
       frame.adapters = this.#list(SECTION.adapters, (i) => ({
         podId: u32(wasm.adapterPodId(i)),
@@ -347,6 +355,9 @@ export class Frames {
     if (frame.gateway) this.#writeGateway(frame.gateway);
     if (frame.adapters) {
       this.#section(SECTION.adapters, frame.adapters, ({ podId, hash }) => wasm.writeAdapter(podId, hash));
+    }
+    if (frame.aliases) {
+      this.#section(SECTION.aliases, frame.aliases, ({ name, group }) => wasm.writeAlias(name, group));
     }
     return this.#view(this.#output, wasm.frameEnd());
   }

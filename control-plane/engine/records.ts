@@ -61,6 +61,12 @@ export interface AdapterRecord {
   hash: number;
 }
 
+/** A name of a model that has others as well, by its hash, and the hash of the name that stands for all of them. */
+export interface AliasRecord {
+  name: number;
+  group: number;
+}
+
 export interface TouchRecord {
   podId: number;
   clear: boolean;

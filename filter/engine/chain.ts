@@ -9,6 +9,8 @@
 //
 // A request whose reading had to stop (arena full) is chained up to the first message that is not whole: a key is made only when all
 // that comes before it is known.
+import { adapterHashOf } from './adapters';
+import { aliasesKnown, aliasGroup } from './aliases';
 import { chainStep, secretGeneration, secretKnown } from './digest';
 import { KEYS_MAX, MESSAGE_RUNS_MAX } from './limits';
 import { KEY_SYSTEM, KIND_TOOLS, KIND_LAST, ROLE_DEVELOPER, ROLE_PROMPT, ROLE_SYSTEM } from './names';
@@ -50,6 +52,7 @@ export const TOOLS_FIRST: u32 = 2;
 // What a step of the chain stands for. A block's tag is its kind, plus TAG_RUN where its run begins.
 const TAG_RUN: u64 = 0x100;
 const TAG_MESSAGE: u64 = 0x300;
+const TAG_GROUP: u64 = 0x400;
 // Begins every chain: "warmpath" with the version of the format, 1, added to its last letter.
 const TAG_SEED: u64 = 0x697461706d726177;
 
@@ -110,7 +113,7 @@ export function chainRun(slot: i32, toolsPosition: u32): u32 {
   poolKeys = load<u32>(rec, AT_KEYS);
   window = scanWindowBytes(pool);
   wholeBytes = load<u32>(rec, AT_BLOCK_BYTES);
-  state = chainStep(poolKeys, load<u64>(rec, AT_MODEL_DIGEST), load<u64>(rec, AT_SALT_DIGEST), TAG_SEED);
+  state = chainStep(poolKeys, modelOf(rec, pool), load<u64>(rec, AT_SALT_DIGEST), TAG_SEED);
   const isFirst = toolsPosition == TOOLS_FIRST || (toolsPosition != TOOLS_AFTER_SYSTEM && isLlama(rec));
   walk(rec, isFirst);
   if (count == 0 && reason == REASON_NONE) reason = REASON_TOO_SHORT;
@@ -239,6 +242,14 @@ function block(digest: u64, tag: u64, bytes: u32): void {
     ends[count] = end;
     count++;
   }
+}
+
+/** What stands for the model: the digest of its name, or of the names that are one model (aliases.ts). */
+function modelOf(rec: usize, pool: u32): u64 {
+  const digest = load<u64>(rec, AT_MODEL_DIGEST);
+  if (!aliasesKnown(pool) || digest == 0) return digest;
+  const group = aliasGroup(pool, adapterHashOf(rec + AT_MODEL, load<u32>(rec, AT_MODEL_BYTES)));
+  return group == 0 ? digest : chainStep(poolKeys, 0, group, TAG_GROUP);
 }
 
 /** Whether the model's name contains "llama" in any case. */

@@ -16,6 +16,7 @@ import {
   SECTION_OUTCOMES,
   SECTION_GATEWAY,
   SECTION_ADAPTERS,
+  SECTION_ALIASES,
   SECTIONS,
   POOL_BYTES,
   POOL_KEY_BYTES,
@@ -33,6 +34,7 @@ import {
   LANGUAGES,
   GATEWAY_BYTES,
   ADAPTER_BYTES,
+  ALIAS_BYTES,
   TOUCH_CLEAR,
   FRAME_OK,
   FRAME_ERROR_SHORT,
@@ -52,8 +54,8 @@ import {
 
 // Which sections may stand in which kind: bit t for section type t.
 const ALLOWED_REPORT: u32 = 0b111011000; // endpoints, load, touches, outcomes, gateway
-const ALLOWED_DELTA: u32 = 0b1101111110; // pool, secret, endpoints, load, metrics, touches, gateway, adapters
-const ALLOWED_SEGMENT: u32 = 0b1111111110; // workers of one gateway share everything
+const ALLOWED_DELTA: u32 = 0b11101111110; // pool, secret, endpoints, load, metrics, touches, gateway, adapters, aliases
+const ALLOWED_SEGMENT: u32 = 0b11111111110; // workers of one gateway share everything
 
 // The frame that was checked last: its base, and the payload address and record count of each section (0 = absent).
 // frame-read.ts reads these; walk is the position among the touches: the next record and the current one.
@@ -173,13 +175,14 @@ function checkRecord(type: u16, at: usize): bool {
     return load<u16>(at, 4) != 0 && load<u16>(at, 6) <= 3 && sound32(load<f32>(at, 24)) && sound64(load<f64>(at, 32));
   }
   if (type == SECTION_LOAD) return sound32(load<f32>(at, 20));
-  if (type == SECTION_ADAPTERS) return load<u32>(at, 4) != 0;
+  if (type == SECTION_ADAPTERS || type == SECTION_ALIASES) return load<u32>(at, 4) != 0;
   return sound32(load<f32>(at, 12)) && load<u32>(at, 20) <= 15 && sound32(load<f32>(at, 24)); // metrics
 }
 
 function recordBytesOf(type: u16): u32 {
   if (type == SECTION_ENDPOINTS) return ENDPOINT_BYTES;
   if (type == SECTION_ADAPTERS) return ADAPTER_BYTES;
+  if (type == SECTION_ALIASES) return ALIAS_BYTES;
   return type == SECTION_LOAD ? LOAD_BYTES : METRICS_BYTES;
 }
 

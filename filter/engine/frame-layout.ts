@@ -29,7 +29,8 @@ export const SECTION_TOUCHES: u16 = 6;
 export const SECTION_OUTCOMES: u16 = 7;
 export const SECTION_GATEWAY: u16 = 8;
 export const SECTION_ADAPTERS: u16 = 9;
-export const SECTIONS: u16 = 9;
+export const SECTION_ALIASES: u16 = 10;
+export const SECTIONS: u16 = 10;
 
 export const POOL_BYTES: u32 = 32;
 // What may follow the pool's settings: where the policies session and prefix-header find their key.
@@ -47,6 +48,7 @@ export const OUTCOME_BYTES: u32 = 120;
 export const OUTCOME_KIND_BYTES: u32 = 152;
 export const GATEWAY_BYTES: u32 = 24;
 export const ADAPTER_BYTES: u32 = 8;
+export const ALIAS_BYTES: u32 = 8;
 
 export const ENDPOINT_READY: u16 = 1;
 export const ENDPOINT_DRAIN: u16 = 2;

@@ -3,9 +3,11 @@
 import { counts, frameBase, payloads, touchBytesOf, walk } from './frame-check';
 import {
   ADAPTER_BYTES,
+  ALIAS_BYTES,
   POOL_BYTES,
   POOL_KEY_BYTES,
   SECTION_ADAPTERS,
+  SECTION_ALIASES,
   SECTION_POOL,
   SECTION_SECRET,
   SECTION_ENDPOINTS,
@@ -206,6 +208,18 @@ export function adapterPodId(index: u32): u32 {
 /** What adapterHashOf() makes of the name of an adapter that the pod has in use. */
 export function adapterHash(index: u32): u32 {
   return load<u32>(record(SECTION_ADAPTERS, index, ADAPTER_BYTES), 4);
+}
+
+export function aliasesCount(): u32 {
+  return counts[SECTION_ALIASES];
+}
+/** What adapterHashOf() makes of a name of a model that has others as well. */
+export function aliasName(index: u32): u32 {
+  return load<u32>(record(SECTION_ALIASES, index, ALIAS_BYTES));
+}
+/** The same of the name that stands for all of them. */
+export function aliasGroupName(index: u32): u32 {
+  return load<u32>(record(SECTION_ALIASES, index, ALIAS_BYTES), 4);
 }
 
 export function touchesCount(): u32 {

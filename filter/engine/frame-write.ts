@@ -10,6 +10,7 @@ import {
   SECTION_HEADER_BYTES,
   FLAGS_KNOWN,
   SECTION_ADAPTERS,
+  SECTION_ALIASES,
   SECTION_POOL,
   SECTION_SECRET,
   SECTION_ENDPOINTS,
@@ -19,6 +20,7 @@ import {
   SECTION_OUTCOMES,
   SECTION_GATEWAY,
   ADAPTER_BYTES,
+  ALIAS_BYTES,
   POOL_BYTES,
   POOL_KEY_BYTES,
   SECRET_BYTES,
@@ -124,7 +126,12 @@ function reserveSingle(type: u16, bytes: u32): bool {
 
 /** Opens a section that may stay empty, so that an empty list can be told from an absent one. */
 export function writeSection(type: u16): bool {
-  const list = type == SECTION_ENDPOINTS || type == SECTION_LOAD || type == SECTION_METRICS || type == SECTION_ADAPTERS;
+  const list =
+    type == SECTION_ENDPOINTS ||
+    type == SECTION_LOAD ||
+    type == SECTION_METRICS ||
+    type == SECTION_ADAPTERS ||
+    type == SECTION_ALIASES;
   if (type == SECTION_TOUCHES) return reserve(type, 0, TOUCHES_HEADER_BYTES);
   if (type == SECTION_OUTCOMES) return reserve(type, 0, OUTCOMES_HEADER_BYTES);
   return list && reserve(type, 0, 0);
@@ -232,6 +239,13 @@ export function writeMetrics(
   store<u32>(record, flags, 20);
   store<f32>(record, ttftMs, 24);
   store<u32>(record, ttftRequests, 28);
+  return true;
+}
+
+export function writeAlias(name: u32, group: u32): bool {
+  if (!reserve(SECTION_ALIASES, ALIAS_BYTES, 0)) return false;
+  store<u32>(record, name);
+  store<u32>(record, group, 4);
   return true;
 }
 

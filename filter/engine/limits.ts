@@ -30,6 +30,8 @@ export const LOAD_SOURCES_MAX: u32 = 72;
 export const PICKS_MAX: u32 = 3;
 // Adapters of one pod that are known to be in use.
 export const ADAPTERS_PER_POD: u32 = 16;
+/** Names of one pool under which a model is served that has others as well. */
+export const ALIASES_PER_POOL: u32 = 32;
 // Metrics older than this say nothing any more.
 export const METRICS_FRESH_MS: f64 = 5000;
 // What was sent so shortly before metrics were read may not have been in the engine's count yet.

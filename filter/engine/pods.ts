@@ -3,6 +3,7 @@
 // The control plane names a pod by a number that is the same everywhere (podId); inside one VM a pod is a slot, because tables are
 // indexed by it. A slot is not given to another pod while requests of its last one are still counted in it, as long as
 // any other is free.
+import { aliasesClear } from './aliases';
 import { CAPACITY_TOKENS_DEFAULT, PODS_MAX, POOLS_MAX } from './limits';
 import {
   loadCapacitySet,
@@ -41,6 +42,7 @@ const appliedRatio = new StaticArray<f64>(POOLS_MAX);
 export function tableInit(pods: u32, nodes: u32, seed: u64): void {
   randomSeed(seed);
   poolsInit();
+  for (let pool: u32 = 0; pool < POOLS_MAX; pool++) aliasesClear(pool);
   residencyInit(pods, nodes);
   loadInit();
   regretInit();

@@ -165,7 +165,7 @@ export async function startFakeEngine(text = metricsText()): Promise<FakeEngine>
 }
 
 /** Waits until something holds, for tests of what happens by itself. */
-export async function until(condition: () => boolean | Promise<boolean>, what: string, waitMs = 5_000): Promise<void> {
+export async function until(condition: () => boolean | Promise<boolean>, what: string, waitMs = 20_000): Promise<void> {
   const endMs = Date.now() + waitMs;
   while (!(await condition())) {
     if (Date.now() > endMs) throw new Error(`waited in vain for: ${what}`);

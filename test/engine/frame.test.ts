@@ -81,6 +81,7 @@ describe('golden vectors of version 2', () => {
       'outcomes',
       'gateway',
       'adapters',
+      'aliases',
     ]) {
       expect(keys).toContain(section);
     }
@@ -195,6 +196,7 @@ const segment: fc.Arbitrary<Frame> = fc.record(
       name: visible(256),
     }),
     adapters: list(fc.record({ podId, hash: podId })),
+    aliases: list(fc.record({ name: podId, group: podId })),
   },
   { requiredKeys: ['kind', 'epoch', 'sequence', 'poolHash', 'settingsVersion', 'flags'] },
 );
@@ -300,7 +302,7 @@ describe('what is not a frame is refused, and never traps', () => {
       length: codeOf(encodeWire(delta).subarray(0, 56)),
       check: codeOf(encodeWire(delta).fill(9, 60, 61)),
       flags: codeOf(edit(delta, (v) => v.setUint32(44, 16, true))),
-      section: codeOf(edit(delta, (v) => v.setUint16(48, 10, true))),
+      section: codeOf(edit(delta, (v) => v.setUint16(48, 11, true))),
       'section-length': codeOf(edit(delta, (v) => v.setUint32(52, 4_096, true))),
       count: codeOf(edit(delta, (v) => v.setUint32(52, 40, true))),
       value: codeOf(edit(delta, (v) => v.setUint8(56, 3))),

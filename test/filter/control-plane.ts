@@ -7,6 +7,7 @@ import { Frames } from '../../control-plane/engine/frames.ts';
 import type { FrameExports } from '../../control-plane/engine/frame-exports.ts';
 import type {
   AdapterRecord,
+  AliasRecord,
   EndpointRecord,
   MetricsRecord,
   Frame,
@@ -51,6 +52,7 @@ export class FakeControlPlane {
   weights = { prefix: 3, queue: 2, kv: 2 };
   policyKey: PolicyKey | undefined;
   adapters: AdapterRecord[] = [];
+  aliases: AliasRecord[] | undefined;
   mode: PoolMode = 'active';
   toolsPosition: ToolsPosition = 'auto';
   syncIntervalMs = 50;
@@ -125,6 +127,7 @@ export class FakeControlPlane {
       },
       ...(this.secret ? { secret: this.secret } : {}),
       endpoints: this.endpoints,
+      ...(this.aliases === undefined ? {} : { aliases: this.aliases }),
     };
   }
 

@@ -132,7 +132,7 @@ export function encodeWire(frame: Frame): Uint8Array {
     .u32(0, 0);
   out.u64(frame.epoch, frame.sequence, frame.poolHash).u32(frame.settingsVersion);
   out.u32(frame.flags.reduce((bits, flag) => bits + FRAME_FLAGS[flag], 0));
-  const { pool, secret, endpoints, load, metrics, touches, outcomes, gateway, adapters } = frame;
+  const { pool, secret, endpoints, load, metrics, touches, outcomes, gateway, adapters, aliases } = frame;
   if (pool) {
     section(out, 1, (b) => {
       b.u8(POOL_MODES.indexOf(pool.mode), pool.policy, TOOLS_POSITIONS.indexOf(pool.toolsPosition), 0);
@@ -210,6 +210,7 @@ export function encodeWire(frame: Frame): Uint8Array {
     });
   }
   if (adapters) section(out, 9, (b) => adapters.forEach(({ podId, hash }) => b.u32(podId, hash)));
+  if (aliases) section(out, 10, (b) => aliases.forEach(({ name, group }) => b.u32(name, group)));
   return seal(out.done());
 }
 
