@@ -3,11 +3,13 @@ import { execFile } from 'node:child_process';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
+import { gatewaysReport, textOf as gatewaysText } from '../../bench/gateways.ts';
 import { keysCases } from '../../bench/keys.ts';
 import { reportOf, textOf, type Report } from '../../bench/measure.ts';
 import { textOf as overheadText, type OverheadReport } from '../../bench/overhead.ts';
 import { textOf as affinityText, type AffinityReport } from '../../bench/affinity.ts';
 import { textOf as controlPlaneText, type ControlPlaneReport } from '../../bench/control-plane.ts';
+import { measureMemory, textOf as memoryText } from '../../bench/memory.ts';
 import { textOf as peersText, type PeersReport } from '../../bench/peers.ts';
 import { policyCases } from '../../bench/policy.ts';
 import { textOf as replicationText, type ReplicationReport } from '../../bench/replication.ts';
@@ -120,4 +122,40 @@ test('bench/affinity.ts runs a load through two routers', { timeout: 60_000 }, a
   }
   expect(report.cells[1]!.hitShare.median).toBeGreaterThan(report.cells[0]!.hitShare.median);
   expect(affinityText(report)).toContain('warmpath over the best other');
+});
+
+test(
+  'a VM of the filter takes its memory at the start, and no more however many requests come',
+  { timeout: 60_000 },
+  async () => {
+    const report = await measureMemory({ requests: 3000, pods: 64, capacityTokens: 400_000 }, () => {});
+    expect(report.broken).toEqual([]);
+    expect(new Set(report.readings.map(({ bytes }) => bytes)).size).toBe(1);
+    expect(report.readings.at(-1)).toMatchObject({ requests: 3000 });
+    expect(report.readings[0]?.bytes).toBeLessThan(32_000_000);
+    expect(report.picked).toBeGreaterThan(2000);
+    expect(memoryText(report)).toContain('slope 0 bytes a request');
+    const small = await measureMemory({ requests: 10, pods: 64, capacityTokens: 100_000 }, () => {});
+    expect(small.readings[0]?.bytes).toBeLessThan(report.readings[0]?.bytes ?? 0);
+  },
+);
+
+test('bench/gateways.ts compares several gateways with one', { timeout: 60_000 }, async () => {
+  const report = await gatewaysReport({
+    rows: 'W1,W6@40',
+    routers: 3,
+    syncInterval: 50,
+    seeds: 1,
+    limit: 60,
+    threads: 1,
+  });
+  expect(report.rows.map(({ name }) => name)).toEqual(['W1', 'W6@40']);
+  for (const { withMetrics, withoutMetrics, ttftMsOfOne } of report.rows) {
+    expect(Math.min(withMetrics, withoutMetrics)).toBeGreaterThan(0.5);
+    expect(ttftMsOfOne).toBeGreaterThan(0);
+  }
+  expect(gatewaysText(report)).toContain('| W6@40 |');
+  await expect(gatewaysReport({ rows: 'W99', routers: 2, syncInterval: 50, seeds: 1, threads: 1 })).rejects.toThrow(
+    'W99',
+  );
 });
