@@ -2,9 +2,8 @@
 //
 // Each VM that takes part holds one segment: a head with its load counters, and a ring of its last touches. A segment has one
 // writer, so nothing here needs a lock or a compare-and-set but the claim. A record is written before the head that
-// announces it. Siblings are read at a pick, but not twice within a millisecond, and at every tick. What a VM has in hand is told once a
-// millisecond at most, too: what changes meanwhile waits for the next change or for a tick, which then comes soon; under load a request costs one
-// write.
+// announces it. Siblings are read at a pick, but not twice within a millisecond, and at every tick. What a request changes after its
+// pick waits for the next pick or for a tick, which then comes soon, when something was told a moment ago: under load a request costs two writes.
 import { Claim } from './claim';
 import { Counters } from './counters';
 import {
@@ -52,7 +51,7 @@ const HEARTBEAT_MS: f64 = 250;
 const ALL: u64 = u64.MAX_VALUE >> (64 - SEGMENTS_MAX);
 /** Segments are taken from the first one on: behind so many that were never used there is none. */
 const ABSENT_MAX: i32 = 4;
-/** Heads are not written more often, but by ticks. */
+/** Heads that tell of no pick are not written more often. */
 const TELL_MS: f64 = 1;
 /** What was read from siblings is new enough for picks within so long. */
 const SIBLINGS_MS: f64 = 1;
@@ -205,7 +204,7 @@ export class Exchange {
     this.isDirty = true;
   }
 
-  /** What this VM has in hand has changed: told at once, or under load with the next change or in a few ms. */
+  /** What this VM has in hand has become less: told at once, or under load with the next pick or in a few ms. */
   tell(nowMs: f64): void {
     this.isDirty = true;
     if (nowMs - this.toldMs < TELL_MS && nowMs >= this.toldMs) {

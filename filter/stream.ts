@@ -275,7 +275,7 @@ function decide(slot: i32, plugin: Plugin): void {
     dispatch(slot, pod, pickedUncached(0), now);
     if (keys > 0) residencyTouch(pod, now, 0, chainKeys(), chainEnds(), 0, keys);
     plugin.exchange.publishTouch(pod, now, chainKeys(), chainEnds(), keys);
-    plugin.exchange.tell(now);
+    plugin.exchange.publishHead(now);
   }
   closeScan(slot);
 }
@@ -331,7 +331,7 @@ function startsWith(value: Text): bool {
 
 /** Moves the counters to the host that really answers: a retry, Envoy's fallback, or a request that was not picked for. */
 function followUpstream(slot: i32, plugin: Plugin): void {
-  const actual = servedBy(plugin.pool);
+  const actual = servedBy(plugin.pool, pods[slot]);
   if (actual < 0 || actual == pods[slot]) return;
   const now = readClock();
   if (pods[slot] >= 0) {
