@@ -63,14 +63,19 @@ export function podAddressBytes(slot: u32): u32 {
   return slot < PODS_MAX ? lengths[slot] : 0;
 }
 
-/** The slot of the pool's pod with this address as Envoy writes it ("10.0.0.1:8000", "[fd00::1]:8000"), or -1. */
-export function podOfAddress(pool: u32, ptr: usize, length: u32): i32 {
+/** The slot of the pool's pod with this address as Envoy writes it ("10.0.0.1:8000", "[fd00::1]:8000"), or -1. `likely` is looked at first. */
+export function podOfAddress(pool: u32, ptr: usize, length: u32, likely: i32 = -1): i32 {
+  if (likely >= 0 && hasAddress(likely, pool, ptr, length)) return likely;
   const slots = podSlots();
   for (let slot: u32 = 0; slot < slots; slot++) {
-    if (lengths[slot] != length || !podInPool(slot, pool)) continue;
-    if (memory.compare(podAddressPtr(slot), ptr, length) == 0) return <i32>slot;
+    if (hasAddress(slot, pool, ptr, length)) return <i32>slot;
   }
   return -1;
+}
+
+function hasAddress(slot: u32, pool: u32, ptr: usize, length: u32): bool {
+  if (podAddressBytes(slot) != length || !podInPool(slot, pool)) return false;
+  return memory.compare(podAddressPtr(slot), ptr, length) == 0;
 }
 
 /**

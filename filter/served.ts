@@ -9,9 +9,9 @@ import { path, text, Text } from './proxy-wasm/text';
 const HEADER_SERVED: Text = text('x-gateway-destination-endpoint-served');
 const PROPERTY_UPSTREAM: Text = path(['upstream', 'address']);
 
-/** The pod of the pool that answers the stream whose response headers were read last, or -1. */
-export function servedBy(pool: u32): i32 {
-  if (headerFind(HEADER_SERVED)) return podOfAddress(pool, valuePtr, valueBytes);
+/** The pod of the pool that answers the stream whose response headers were read last, or -1; `picked` is whom it was sent to. */
+export function servedBy(pool: u32, picked: i32): i32 {
+  if (headerFind(HEADER_SERVED)) return podOfAddress(pool, valuePtr, valueBytes, picked);
   if (property(PROPERTY_UPSTREAM) != STATUS_OK) return -1;
-  return podOfAddress(pool, resultPtr, <u32>resultBytes);
+  return podOfAddress(pool, resultPtr, <u32>resultBytes, picked);
 }
