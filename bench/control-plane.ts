@@ -11,7 +11,7 @@ import { Worker } from 'node:worker_threads';
 import type { GatewaysResult, GatewaysTask } from './control-plane/gateways.ts';
 import { startControlPlaneProcess, type ControlPlaneProcess } from './control-plane/process.ts';
 import { machineText } from './measure.ts';
-import { processMemory, processNs } from './overhead/proc.ts';
+import { processMemory, processNs, waitedNs } from './overhead/proc.ts';
 
 const usage = `node bench/control-plane.ts [OPTIONS]
   --pods N               simulated pods, scraped once a second (default: 1000)
@@ -32,6 +32,8 @@ const BOUNDS = { cores: 2, memoryMiB: 512, syncP99Ms: 50 };
 
 export interface Span {
   cores: number;
+  /** Share of the time in which the control plane was ready to run and had no processor: what others on the machine take. */
+  waited: number;
   memoryMiB: number;
   syncs: number;
   failed: number;
@@ -78,10 +80,11 @@ async function loopP99Ms(url: string): Promise<number> {
 async function measureSpan({ pid, url }: ControlPlaneProcess, gateways: Worker, seconds: number): Promise<Span> {
   await loopP99Ms(url);
   gateways.postMessage('reset');
-  const [beforeNs, startedMs] = [processNs(pid), performance.now()];
+  const [beforeNs, waitedBeforeNs, startedMs] = [processNs(pid), waitedNs(pid), performance.now()];
   await sleep(seconds * 1000);
   const passedMs = performance.now() - startedMs;
   const usedNs = processNs(pid) - beforeNs;
+  const waitNs = waitedNs(pid) - waitedBeforeNs;
   const loopMs = await loopP99Ms(url);
   gateways.postMessage('report');
   const [result] = (await once(gateways, 'message')) as [GatewaysResult];
@@ -90,6 +93,7 @@ async function measureSpan({ pid, url }: ControlPlaneProcess, gateways: Worker, 
   const perSecond = (bytes: number): number => round(bytes / 2 ** 20 / (passedMs / 1000));
   return {
     cores: round(usedNs / 1e6 / passedMs),
+    waited: round(waitNs / 1e6 / passedMs),
     memoryMiB: Math.round(processMemory(pid) / 2 ** 20),
     syncs: latencies.length,
     failed: result.failed,
@@ -125,12 +129,13 @@ export function textOf({ machine, versions, load, spans, broken }: ControlPlaneR
     `${machine}\nnode ${versions.node}`,
     `${pods} pods each second, ${gateways} gateways x ${requestsPerSecond} requests/s x ${keys} keys, sync every ${syncIntervalMs} ms`,
     '',
-    '  cores  memory MiB  syncs  failed  sync p50 ms  p99 ms  loop late p99 ms  gateways late p99 ms  up MiB/s  down MiB/s',
+    '  cores  waited  memory MiB  syncs  failed  sync p50 ms  p99 ms  loop late p99 ms  gateways late p99 ms  up MiB/s  down MiB/s',
   ];
   for (const s of spans) {
     lines.push(
       [
         s.cores.toFixed(2).padStart(7),
+        s.waited.toFixed(2).padStart(8),
         String(s.memoryMiB).padStart(12),
         String(s.syncs).padStart(7),
         String(s.failed).padStart(8),

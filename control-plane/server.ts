@@ -46,7 +46,7 @@ export interface ControlPlaneParts {
 }
 
 const SWEEP_MS = 1_000;
-const DELAY_RESOLUTION_MS = 10;
+const DELAY_RESOLUTION_MS = 50;
 
 /** Later control planes have larger epochs, and no two of them the same: ms since 1970, then 20 random bits. */
 function newEpoch(nowMs: number): bigint {

@@ -51,6 +51,15 @@ export function processNs(pid: number): number {
   return readdirSync(tasks).reduce((sum, tid) => sum + threadNs(`${tasks}/${tid}`), 0);
 }
 
+/** How long a process's main thread was ready to run and had to wait for a processor, in nanoseconds; 0 where the kernel does not tell. */
+export function waitedNs(pid: number): number {
+  try {
+    return Number(readFileSync(`/proc/${pid}/task/${pid}/schedstat`, 'latin1').split(' ')[1]);
+  } catch {
+    return 0;
+  }
+}
+
 /** Resident memory of a process in bytes. */
 export function processMemory(pid: number): number {
   const kib = /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1];
