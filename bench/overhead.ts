@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, InvalidArgumentError } from 'commander';
 import { startControlPlane } from '../control-plane/server.ts';
 import { envoyVersionDefault } from '../envoy/fetch.ts';
-import type { Chain } from '../envoy/listener.ts';
+import type { Chain as AnyChain } from '../envoy/listener.ts';
 import { startEnvoy } from '../envoy/run.ts';
 import type { RunningEnvoy } from '../envoy/run.ts';
 import { machineText } from './measure.ts';
@@ -16,6 +16,7 @@ import { Load } from './overhead/load.ts';
 import { ProcessCpu } from './overhead/proc.ts';
 import { spread, type Spread } from './overhead/spread.ts';
 
+type Chain = Exclude<AnyChain, 'picker'>;
 const chains: readonly Chain[] = ['plain', 'empty', 'warmpath'];
 /** CPU of a worker for a request in microseconds that the filter may add to the empty filter's chain, by KiB of the body. */
 const boundsUs: Readonly<Record<number, number>> = { 1: 15, 16: 30, 128: 110 };

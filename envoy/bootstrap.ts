@@ -6,12 +6,15 @@ import type { ControlPlaneOptions, PoolOptions } from './cluster.ts';
 import { listener } from './listener.ts';
 import type { ListenerOptions } from './listener.ts';
 import { statsTags, typed } from './names.ts';
+import { pickerClusters } from './picker.ts';
 
 /** What may change while an Envoy runs. */
 export interface Resources {
   listeners: ListenerOptions[];
   pools: PoolOptions[];
   controlPlane?: ControlPlaneOptions;
+  /** `ip:port` of an endpoint picker, for listeners whose chain is `picker`. */
+  picker?: string;
 }
 
 export interface ProcessOptions {
@@ -24,8 +27,11 @@ export interface ProcessOptions {
 const resourceTypes = { listeners: 'envoy.config.listener.v3.Listener', clusters: 'envoy.config.cluster.v3.Cluster' };
 
 function clusters(resources: Resources): object[] {
-  const pools = resources.pools.map(poolCluster);
-  return resources.controlPlane ? [...pools, controlPlane(resources.controlPlane)] : pools;
+  return [
+    ...resources.pools.map(poolCluster),
+    ...(resources.controlPlane ? [controlPlane(resources.controlPlane)] : []),
+    ...(resources.picker === undefined ? [] : pickerClusters(resources.picker)),
+  ];
 }
 
 /** A bootstrap with everything in it. */

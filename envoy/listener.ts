@@ -1,5 +1,5 @@
-// A listener and its filter chain: around the filter (chain.ts), around a filter that does nothing (`empty`), or the router alone
-// (`plain`), for comparison.
+// A listener and its filter chain: around the filter (chain.ts), and for comparison around a filter that does nothing (`empty`), the router
+// alone (`plain`), or behind an endpoint picker (`picker`, picker.ts).
 
 import {
   holdFilter,
@@ -11,8 +11,9 @@ import {
   steerFilter,
 } from './chain.ts';
 import { askedHeaders, attemptsHeader, heldPaths, subsetHint, typed, upstreamHeader } from './names.ts';
+import { pickerBufferBytes, pickerFilter } from './picker.ts';
 
-export type Chain = 'warmpath' | 'empty' | 'plain';
+export type Chain = 'warmpath' | 'empty' | 'plain' | 'picker';
 /**
  * What Envoy does after the filter trapped. `reload` makes a new VM; requests that come before it is there get 503. `open` goes on
  * without the filter until the configuration changes; `closed` answers 503 to all.
@@ -26,7 +27,7 @@ export interface ListenerOptions {
   /** The pool's cluster. */
   cluster: string;
   chain: Chain;
-  /** The filter's module; needed unless the chain is `plain`. */
+  /** The filter's module; needed when the chain is `warmpath` or `empty`. */
   wasmPath?: string;
   /** Configuration of the filter: text as it is, anything else as JSON. */
   pluginConfig?: object | string;
@@ -72,6 +73,7 @@ export function listener(options: ListenerOptions): object {
   return {
     name: options.name,
     address: { socket_address: { address: options.host ?? '127.0.0.1', port_value: options.port } },
+    ...(options.chain === 'picker' ? { per_connection_buffer_limit_bytes: pickerBufferBytes } : {}),
     filter_chains: [{ filters: [{ name: 'envoy.filters.network.http_connection_manager', typed_config: manager }] }],
   };
 }
@@ -82,6 +84,7 @@ function httpFilters(options: ListenerOptions): object[] {
     typed_config: typed('envoy.extensions.filters.http.router.v3.Router'),
   };
   if (options.chain === 'plain') return [router];
+  if (options.chain === 'picker') return [pickerFilter(), router];
   return [...subset(options), wasm(options), holdFilter(bytesMax(options)), steerFilter(), router];
 }
 
@@ -139,7 +142,7 @@ function routes(options: ListenerOptions): object {
     name: path,
     match: { path, headers: [{ name: ':method', string_match: { exact: 'POST' } }] },
     route: { ...action, idle_timeout: seconds(options.idleTimeoutMs ?? idleTimeoutMsDefault) },
-    ...(options.chain === 'plain'
+    ...(options.chain === 'plain' || options.chain === 'picker'
       ? {}
       : { typed_per_filter_config: holdOnRoute(bytesMax(options)), request_headers_to_remove: askedHeaders }),
   }));

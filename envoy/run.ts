@@ -60,7 +60,7 @@ export interface RunningEnvoy {
    * Puts other listeners or clusters in force, and resolves when they are; rejects with Envoy's reason when it refuses them. A module is
    * read again only if its path or something else in its listener changes.
    */
-  update(change: Partial<Pick<EnvoyOptions, 'listeners' | 'pools' | 'controlPlane'>>): Promise<void>;
+  update(change: Partial<Pick<EnvoyOptions, 'listeners' | 'pools' | 'controlPlane' | 'picker'>>): Promise<void>;
   /** The end of the process, whoever caused it. */
   readonly exited: Promise<number | null>;
   stop(): Promise<void>;
@@ -214,14 +214,19 @@ class EnvoyProcess implements RunningEnvoy {
   }
 
   /** Gives every listener a port; one that runs keeps its own. */
-  async #complete(options: Pick<EnvoyOptions, 'listeners' | 'pools' | 'controlPlane'>): Promise<Resources> {
+  async #complete(options: Pick<EnvoyOptions, 'listeners' | 'pools' | 'controlPlane' | 'picker'>): Promise<Resources> {
     const listeners: ListenerOptions[] = [];
     for (const one of options.listeners) {
       listeners.push({ ...one, port: one.port || this.ports[one.name] || (await freePort()) });
     }
     this.ports = Object.fromEntries(listeners.map(({ name, port }) => [name, port]));
-    const { pools, controlPlane } = options;
-    this.#resources = { listeners, pools, ...(controlPlane ? { controlPlane } : {}) };
+    const { pools, controlPlane, picker } = options;
+    this.#resources = {
+      listeners,
+      pools,
+      ...(controlPlane ? { controlPlane } : {}),
+      ...(picker === undefined ? {} : { picker }),
+    };
     return this.#resources;
   }
 

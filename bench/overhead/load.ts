@@ -74,12 +74,18 @@ const event = Buffer.from(
     '"choices":[{"index":0,"delta":{"content":" token"},"logprobs":null,"finish_reason":null,"token_ids":null}]}\n\n',
 );
 const metricsText = [
+  '# TYPE vllm:num_requests_running gauge',
   'vllm:num_requests_running{engine="0"} 0',
+  '# TYPE vllm:num_requests_waiting gauge',
   'vllm:num_requests_waiting{engine="0"} 0',
+  '# TYPE vllm:kv_cache_usage_perc gauge',
   'vllm:kv_cache_usage_perc{engine="0"} 0.1',
+  '# TYPE vllm:cache_config_info gauge',
   'vllm:cache_config_info{block_size="16",num_gpu_blocks="25000"} 1',
   '',
 ].join('\n');
+
+const isChunked = (head: string): boolean => /\r\ntransfer-encoding: chunked/i.test(head);
 
 function answer(type: string, text: string): Buffer {
   return Buffer.from(`HTTP/1.1 200 OK\r\ncontent-type: ${type}\r\ncontent-length: ${text.length}\r\n\r\n${text}`);
@@ -125,16 +131,65 @@ class Stream {
   }
 }
 
+/** A body in chunks, which an Envoy with ext_proc makes of every body, as it comes off a connection. */
+class ChunkedBody {
+  bytes = 0;
+  isWhole = false;
+  #line = '';
+  #skip = 0;
+  #isLast = false;
+
+  /** Takes what is its own from `at` on, and returns where that ends. */
+  take(part: Buffer, at: number): number {
+    while (at < part.length && !this.isWhole) {
+      if (this.#skip > 0) {
+        const skipped = Math.min(this.#skip, part.length - at);
+        this.#skip -= skipped;
+        at += skipped;
+        continue;
+      }
+      const end = part.indexOf(10, at) + 1;
+      this.#line += part.toString('latin1', at, end || part.length);
+      if (end === 0) return part.length;
+      at = end;
+      this.#endLine(this.#line.trim());
+      this.#line = '';
+    }
+    return at;
+  }
+
+  #endLine(line: string): void {
+    if (this.#isLast) {
+      this.isWhole = line === '';
+      return;
+    }
+    const size = Number.parseInt(line, 16);
+    if (!(size >= 0)) throw new Error(`no size of a chunk: ${line}`);
+    this.bytes += size;
+    if (size > 0) this.#skip = size + 2;
+    else this.#isLast = true;
+  }
+}
+
 /** Reads requests off a connection and answers each when its body is whole. */
 function serve(socket: Socket): void {
   let pending: Buffer | undefined;
   let left = 0;
+  let chunked: ChunkedBody | undefined;
   let reply = (): void => {};
   socket.setNoDelay(true);
   socket.on('error', () => socket.destroy());
   socket.on('data', (chunk: Buffer) => {
     let at = 0;
     while (at < chunk.length) {
+      if (chunked) {
+        at = chunked.take(chunk, at);
+        if (!chunked.isWhole) return;
+        const { bytes } = chunked;
+        chunked = undefined;
+        socket.write(answerTo(bytes));
+        continue;
+      }
       if (left === 0) {
         const bytes = pending ? Buffer.concat([pending, chunk.subarray(at)]) : chunk.subarray(at);
         const end = bytes.indexOf(headEnd);
@@ -146,6 +201,10 @@ function serve(socket: Socket): void {
         at += end + headEnd.length - (pending?.length ?? 0);
         pending = undefined;
         left = Number(/\r\ncontent-length: (\d+)/i.exec(head)?.[1] ?? 0);
+        if (isChunked(head)) {
+          chunked = new ChunkedBody();
+          continue;
+        }
         const [, stream, events] = /\r\nx-bench-stream: (\d+),(\d+)/i.exec(head) ?? [];
         const bodyBytes = left;
         if (stream !== undefined) reply = () => void streams.set(stream, new Stream(socket, Number(events)));
@@ -188,6 +247,7 @@ async function runRound(round: Round): Promise<RoundResult> {
       const socket = connect(port, '127.0.0.1');
       let startedMs = 0;
       let received: Buffer | undefined;
+      let chunked: ChunkedBody | undefined;
       let stream = '';
       let wait = 0;
       const next = (): void => {
@@ -201,6 +261,7 @@ async function runRound(round: Round): Promise<RoundResult> {
           `POST /v1/chat/completions HTTP/1.1\r\nhost: gateway\r\ncontent-type: application/json\r\n` +
           `${extra}content-length: ${sizeBytes}\r\n\r\n`;
         received = undefined;
+        chunked = undefined;
         wait = 0;
         startedMs = performance.now();
         socket.cork();
@@ -228,10 +289,17 @@ async function runRound(round: Round): Promise<RoundResult> {
         if (wait === 0) {
           const end = received.indexOf(headEnd);
           if (end < 0) return;
-          const length = /\r\ncontent-length: (\d+)/i.exec(received.toString('latin1', 0, end))?.[1];
-          wait = end + headEnd.length + Number(length ?? 0);
+          const head = received.toString('latin1', 0, end);
+          wait = end + headEnd.length;
+          if (isChunked(head)) chunked = new ChunkedBody();
+          else wait += Number(/\r\ncontent-length: (\d+)/i.exec(head)?.[1] ?? 0);
+          chunked?.take(received, wait);
+        } else {
+          chunked?.take(chunk, 0);
         }
-        if (received.length >= wait) ended(received.toString('latin1', 9, 12) === '200');
+        if (chunked ? chunked.isWhole : received.length >= wait) {
+          ended(received.toString('latin1', 9, 12) === '200' && received.includes('"usage"'));
+        }
       });
     });
   await Promise.all(Array.from({ length: connections }, client));

@@ -14,6 +14,7 @@ import { staticBootstrap } from '../../envoy/bootstrap.ts';
 import { socketAddress } from '../../envoy/cluster.ts';
 import { ensureEnvoy } from '../../envoy/fetch.ts';
 import type { Chain, FailurePolicy } from '../../envoy/listener.ts';
+import { pickedCluster } from '../../envoy/picker.ts';
 import { freePort, startEnvoy } from '../../envoy/run.ts';
 import { envoyVersions, eventually, startGateway, wasmPath } from './harness.ts';
 
@@ -34,12 +35,12 @@ async function validate(version: string, config: object): Promise<string> {
 
 describe.each([...envoyVersions])('Envoy %s', (version) => {
   test('finds every form of the configuration valid', async () => {
-    const chains: Chain[] = ['warmpath', 'empty', 'plain'];
-    const failurePolicies: FailurePolicy[] = ['reload', 'open', 'closed'];
+    const chains: Chain[] = ['warmpath', 'empty', 'plain', 'picker'];
+    const failurePolicies: FailurePolicy[] = ['reload', 'open', 'closed', 'reload'];
     const listeners = chains.map((chain, i) => ({
       name: chain,
       port: 10_000 + i,
-      cluster: 'pool',
+      cluster: chain === 'picker' ? pickedCluster : 'pool',
       chain,
       wasmPath: wasmPath('empty'),
       pluginConfig: { pool: 'pool' },
@@ -54,7 +55,7 @@ describe.each([...envoyVersions])('Envoy %s', (version) => {
       balancing,
     }));
     const controlPlane = { host: '::1', port: 8080 };
-    const config = staticBootstrap({ adminPort: 0 }, { listeners, pools, controlPlane });
+    const config = staticBootstrap({ adminPort: 0 }, { listeners, pools, controlPlane, picker: '127.0.0.1:9002' });
     expect(await validate(version, config)).toMatch(/OK/);
   });
 
