@@ -31,6 +31,12 @@ export const wasmTargets = [
   { name: 'filter', entry: 'filter/main.ts', target: 'filter', sources: ['filter'] },
   { name: 'empty', entry: 'filter/empty.ts', target: 'filter', sources: ['filter/empty.ts', 'filter/proxy-wasm'] },
   {
+    name: 'nouns',
+    entry: 'filter/nouns.ts',
+    target: 'filter',
+    sources: ['filter/nouns.ts', 'filter/engine', 'filter/proxy-wasm'],
+  },
+  {
     name: 'probe',
     entry: 'filter/probe.ts',
     target: 'filter',

@@ -10,10 +10,12 @@ import { textOf as overheadText, type OverheadReport } from '../../bench/overhea
 import { textOf as affinityText, type AffinityReport } from '../../bench/affinity.ts';
 import { textOf as controlPlaneText, type ControlPlaneReport } from '../../bench/control-plane.ts';
 import { measureMemory, textOf as memoryText } from '../../bench/memory.ts';
+import { measureNouns } from '../../bench/nouns.ts';
 import { textOf as peersText, type PeersReport } from '../../bench/peers.ts';
 import { policyCases } from '../../bench/policy.ts';
 import { textOf as replicationText, type ReplicationReport } from '../../bench/replication.ts';
 import { residencyCases } from '../../bench/residency.ts';
+import { envoyVersionDefault } from '../../envoy/fetch.ts';
 
 const root = dirname(dirname(import.meta.dirname));
 
@@ -32,6 +34,16 @@ describe.each([
       expect(textOf(report)).toContain(name);
     }
   });
+});
+
+test('bench/nouns.ts times every step in Node and in a real Envoy', async () => {
+  const { rows } = await measureNouns({ pods: [4], turns: 1, envoy: envoyVersionDefault });
+  expect(rows).toHaveLength(9);
+  for (const { noun, ns } of rows) {
+    for (const one of [ns.node, ns.envoy]) expect(one.min, noun).toBeGreaterThan(0);
+  }
+  const [small, , large] = rows;
+  expect(large!.ns.envoy.median).toBeGreaterThan(small!.ns.envoy.median);
 });
 
 test('--json prints one document with machine and versions', async () => {
