@@ -46,8 +46,6 @@ import {
   metricsKvUsage,
   metricsPodId,
   metricsRunning,
-  metricsTtftMs,
-  metricsTtftRequests,
   metricsWaiting,
   touchCount,
   touchesNext,
@@ -67,7 +65,7 @@ import {
 } from './engine/frame';
 import { FRAME_KEY_NAME_BYTES_MAX, SOURCE_GATEWAYS, TABLE_RING } from './engine/limits';
 import { loadForeignAge, loadForeignSet, loadMetrics, loadSlownessLearn } from './engine/load';
-import { poolBytesPerTokenSet, poolPolicy, poolPolicySet, poolUncachedTokens, poolWeightsSet } from './engine/pool';
+import { poolBytesPerTokenSet, poolPolicy, poolPolicySet, poolWeightsSet } from './engine/pool';
 import { residencyPodClear } from './engine/residency';
 import { scanPoolSet } from './engine/scan';
 import { Keyspace, KEY_METRICS, KEY_POOL, KEY_TABLE, KEY_TABLE_NEXT, KEY_WANT, TABLE_NEXT_BYTES } from './keyspace';
@@ -83,8 +81,6 @@ const MODE_OFF: u32 = 0;
 const MODE_ACTIVE: u32 = 2;
 /** A VM that has just come steers without a table when none has come for so long after the settings. */
 const TABLE_WAIT_MS: f64 = 2000;
-/** Below so many tokens of prefill a time to first token is mostly other things. */
-const TTFT_TOKENS_MIN: f64 = 500;
 
 const wanted: usize = memory.data(8, 8);
 
@@ -240,11 +236,6 @@ export class Settings {
       const kvUsage = flags & METRICS_KV_USAGE ? <f64>metricsKvUsage(i) : -1;
       loadMetrics(pod, running, waiting, kvUsage, nowMs - <f64>metricsAgeMs(i));
       adaptersClear(pod);
-      // Where no answer is streamed, nobody but the engine sees a first token. What it had to compute before is known on average.
-      const tokens = poolUncachedTokens(this.pool);
-      if (metricsTtftRequests(i) > 0 && tokens >= TTFT_TOKENS_MIN) {
-        loadSlownessLearn(pod, <f64>metricsTtftMs(i) / 1000 / tokens);
-      }
     }
   }
 

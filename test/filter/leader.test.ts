@@ -204,7 +204,7 @@ test('the gauge of a pod that goes together with the leader goes to zero', async
   for (const stream of streams) stream.finish();
 });
 
-test("a pod's slowness comes from other gateways or, where no first token is seen, from its engine", async () => {
+test("a pod's slowness comes from other gateways; its engine's mean time to first token, which has the queue in it, is not taken for it", async () => {
   const gateway = (await Gateway.start()).settle();
   // What is not streamed shows no first token; 2,000 tokens are to be computed for each.
   for (let i = 0; i < 4; i++) {
@@ -225,9 +225,7 @@ test("a pod's slowness comes from other gateways or, where no first token is see
   gateway.settle();
   const slowness = gateway.reports.at(-1)!.load!.map((load) => load.slowness);
   expect(slowness[0]).toBe(0.25);
-  expect(slowness[1]).toBeGreaterThan(1 / 2200);
-  expect(slowness[1]).toBeLessThan(1 / 1800);
-  expect(slowness.slice(2)).toEqual([0, 0]);
+  expect(slowness.slice(1)).toEqual([0, 0, 0]);
 });
 
 test('another pool is begun anew: nothing of the old one is said to the control plane', async () => {
