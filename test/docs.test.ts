@@ -48,7 +48,8 @@ function checkWarmpath(args: string[]): void {
 const foreign = ['curl', 'git', 'cd', 'kubectl', 'skopeo', 'docker', 'openssl'];
 
 function checkLine(line: string): void {
-  const [first, second, ...rest] = words(line.split(/ [|>] /)[0] ?? '');
+  // A variable may be set for the command.
+  const [first, second, ...rest] = words(line.replace(/^(?:[A-Z_]+=\S+ )+/, '').split(/ [|>] /)[0] ?? '');
   const afterDashes = rest[0] === '--' ? rest.slice(1) : rest;
   if (first === 'npx' && second === 'warmpath') return checkWarmpath(rest);
   if (first === 'npm' && second === 'start') return checkWarmpath(['up', ...afterDashes]);
