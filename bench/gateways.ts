@@ -12,7 +12,7 @@ import { policyRow, timeOf } from '../sim/replay/score.ts';
 import { isWorkload } from '../sim/replay/source.ts';
 import { machineText } from './measure.ts';
 
-/** What the issue of many gateways asks for, as the geometric mean over the rows. */
+/** What the design asks for, as the geometric mean over the rows. */
 const BOUNDS = { withMetrics: 1.16, withoutMetrics: 1.2 };
 const ROWS = ['W1', 'W2', 'W3', 'W4', 'W5', 'W6', 'W7', 'W8'];
 

@@ -41,6 +41,9 @@ export const LIMITS = {
   /** Names of a pool's models that are told to gateways, and how often a life of an engine is asked for its own. */
   aliasesPerPool: 32,
   modelsTries: 3,
+  /** After so many good scrapes one that gave up is asked again, and engines that are away are not waited for any more. */
+  modelsAgainLooks: 60,
+  modelsLooks: 10,
   /** After so many intervals without a good scrape the metrics of a pod are called stale. */
   scrapeStaleIntervals: 3,
   endpointsFileBytes: 1 << 20,

@@ -1,5 +1,6 @@
 // Under which names engines serve their models. An engine that was started with several names for one model keeps one cache for all of them;
 // gateways are told which names are one, so that a prompt is found under each. Asked of each engine once in its life, at GET /v1/models.
+// Nothing is told before all have answered or given up: half of the names would take back what gateways know from an earlier control plane.
 //
 // Only what the engine loaded itself counts: an adapter names its parent, and has a cache of its own under each of its names.
 import type { AliasRecord } from './engine/records.ts';
@@ -11,6 +12,8 @@ import { adapterHash } from './scrape.ts';
 interface Asked {
   /** The start time of the process that was asked. */
   startedSeconds: number;
+  /** Good scrapes in this life. */
+  looks: number;
   tries: number;
   isBusy: boolean;
   /** Names that are one model, null until it has answered. */
@@ -58,6 +61,7 @@ export class ModelNames {
   readonly #log: Log;
   readonly #events: ModelNamesEvents;
   readonly #asked = new Map<string, Asked>();
+  #endpoints: readonly string[] = [];
   #groups: string[][] | null = null;
 
   constructor(pool: string, log: Log, events: ModelNamesEvents) {
@@ -85,10 +89,16 @@ export class ModelNames {
     const life = startedSeconds ?? 0;
     let asked = this.#asked.get(endpoint);
     if (asked === undefined || asked.startedSeconds !== life) {
-      asked = { startedSeconds: life, tries: 0, isBusy: false, groups: null };
+      asked = { startedSeconds: life, looks: 0, tries: 0, isBusy: false, groups: null };
       this.#asked.set(endpoint, asked);
     }
-    if (asked.groups !== null || asked.isBusy || asked.tries >= LIMITS.modelsTries) return;
+    asked.looks++;
+    if (asked.groups !== null || asked.isBusy) {
+      if (asked.looks === LIMITS.modelsLooks) this.#merge();
+      return;
+    }
+    // One that gave up is asked again now and then: it may have been refused for a reason that ends.
+    if (asked.tries >= LIMITS.modelsTries && asked.looks % LIMITS.modelsAgainLooks !== 0) return;
     asked.tries++;
     asked.isBusy = true;
     void this.#ask(endpoint, asked);
@@ -96,6 +106,7 @@ export class ModelNames {
 
   /** Forgets engines that are gone. */
   set(endpoints: string[]): void {
+    this.#endpoints = endpoints;
     const wanted = new Set(endpoints);
     for (const endpoint of this.#asked.keys()) if (!wanted.has(endpoint)) this.#asked.delete(endpoint);
     this.#merge();
@@ -118,7 +129,17 @@ export class ModelNames {
     if (this.#asked.get(endpoint) === asked) this.#merge();
   }
 
+  /** Every engine has answered or given up; those that are away are not waited for when another has been there for a while. */
+  get #isSettled(): boolean {
+    const all = [...this.#asked.values()];
+    if (all.some(({ looks }) => looks >= LIMITS.modelsLooks)) return true;
+    const isOver = ({ groups, tries, isBusy }: Asked): boolean =>
+      groups !== null || (tries >= LIMITS.modelsTries && !isBusy);
+    return all.every(isOver) && this.#endpoints.every((endpoint) => this.#asked.has(endpoint));
+  }
+
   #merge(): void {
+    if (this.#groups === null && !this.#isSettled) return;
     const known = [...this.#asked.values()].flatMap(({ groups }) => (groups === null ? [] : [groups]));
     // While all engines are away nothing is known that would change anything.
     if (known.length === 0) return;

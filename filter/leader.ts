@@ -58,6 +58,7 @@ import {
 } from './engine/load';
 import { EXPORT_DONE, exportKeys, exportNext, exportRecords, residencyExport } from './engine/residency-export';
 import { Exchange } from './exchange';
+import { Gauges } from './gauges';
 import { Outcomes, outcomesBytes } from './outcomes';
 import {
   Keyspace,
@@ -70,7 +71,7 @@ import {
   TABLE_NEXT_BYTES,
 } from './keyspace';
 import { nextTurn } from './rhythm';
-import { podAddressBytes, podAddressPtr, podId, podInPool, podSlots } from './pods';
+import { podId, podInPool, podSlots } from './pods';
 import {
   bufferBytes,
   bufferSize,
@@ -126,8 +127,7 @@ export class Leader {
   private sentRecords: u32 = 0;
   private sentBytes: u32 = 0;
   private tableWritten: u64 = 0;
-  private gauges: StaticArray<u32>;
-  private gaugeIds: StaticArray<u32>;
+  private gauges: Gauges;
   /** The control plane's epoch and sequence that this gateway has seen last. */
   private epoch: u64 = 0;
   private poolHash: u64 = 0;
@@ -148,13 +148,12 @@ export class Leader {
     private exchange: Exchange,
     private outcomes: Outcomes,
   ) {
-    this.gauges = new StaticArray<u32>(podSlots());
-    this.gaugeIds = new StaticArray<u32>(podSlots());
+    this.gauges = new Gauges(pool, counters);
   }
 
-  /** In how many ms a report is due; a VM that does not lead has none. */
+  /** In how many ms a report is due; a VM that does not lead, or waits for an answer, has none. */
   dueMs(nowMs: f64): u32 {
-    if (!this.claim.held) return u32.MAX_VALUE;
+    if (!this.claim.held || this.hasCall) return u32.MAX_VALUE;
     return <u32>max(0, min(CALL_LOST_MS, Math.ceil(this.nextMs - nowMs)));
   }
 
@@ -187,7 +186,7 @@ export class Leader {
     this.keepLease(nowMs);
     if (nowMs - this.gaugesMs >= GAUGES_MS) {
       this.gaugesMs = nowMs;
-      this.recordGauges();
+      this.gauges.record(this.claim.held);
     }
     if (!this.claim.held) return;
     this.report(nowMs, config, settings, gateway);
@@ -477,24 +476,5 @@ export class Leader {
   private put(kind: u8, index: u32, ptr: usize, bytes: u32): void {
     const key = this.keys.of(kind, index);
     sharedDataSet(key.ptr, key.length, ptr, bytes);
-  }
-
-  /**
-   * Requests in flight of each pod, over all workers: set, not added up, so that a worker that died leaves no rest. The leader does; but when a
-   * pod goes each VM says so, since the leader may go with it.
-   */
-  private recordGauges(): void {
-    for (let pod: u32 = 0; pod < podSlots(); pod++) {
-      const id = podInPool(pod, this.pool) ? podId(pod) : 0;
-      if (this.gaugeIds[pod] != id) {
-        if (this.gaugeIds[pod] != 0) this.counters.setGauge(this.gauges[pod], 0);
-        this.gaugeIds[pod] = id;
-        if (id != 0) this.gauges[pod] = this.counters.podGauge(podAddressPtr(pod), podAddressBytes(pod));
-      }
-      if (id == 0 || !this.claim.held) continue;
-      let inFlight = loadOwnN(pod);
-      for (let source = 0; source < SEGMENTS_MAX; source++) inFlight += loadForeignN(source, pod);
-      this.counters.setGauge(this.gauges[pod], <u64>inFlight);
-    }
   }
 }

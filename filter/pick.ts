@@ -24,7 +24,7 @@ const SEMICOLON: u8 = 0x3b;
 const EQUALS: u8 = 0x3d;
 
 /** The request at hand was answered here: its callback has to say so to the host. */
-let pickRefused: bool = false;
+export let pickRefused: bool = false;
 
 /** Reads from the headers that pass what the pick will go by: the key, if the policy goes by one. */
 export function pickKeyRead(slot: i32, plugin: Plugin): void {
@@ -43,8 +43,9 @@ export function pickKeyRead(slot: i32, plugin: Plugin): void {
 /** Picks for a request whose chain of `length` keys was looked up last; returns how many pods, 0 also while the table is waited for. */
 export function pickFor(slot: i32, plugin: Plugin, length: u32, nowMs: f64): u32 {
   const settings = plugin.settings;
-  if (settings.awaitsTable) return 0;
   const isBound = plugin.config.hasSubsetHint && subsetRead(plugin.pool);
+  // Bound to some pods, a request is better picked for blindly among them than left to Envoy, which knows of no bound.
+  if (settings.awaitsTable && !isBound) return 0;
   const isRead = flags[slot] & SCANS && reasons[slot] == REASON_NONE;
   const adapter = isRead ? adapterHashOf(scanModelPtr(scans[slot]), scanModelBytes(scans[slot])) : 0;
   const first: u64 = length > 0 ? chainKeys()[0] : 0;

@@ -279,10 +279,14 @@ export function pluginConfigure(root: u32, bytes: u32): bool {
   return true;
 }
 
-/** One tick of one root. Old roots tick on while their streams last; only the newest of a plugin does the work. */
+/** One tick of one root. Only the newest of a plugin does the work; a timer of an old one, which its last streams may set, is ended. */
 export function pluginTick(root: u32): void {
   const plugin = pluginOfRoot(root);
-  if (plugin === null || newestRoot(<i32>plugin.pool) != root) return;
+  if (plugin === null) return;
+  if (newestRoot(<i32>plugin.pool) != root) {
+    plugin.ticker.end();
+    return;
+  }
   const now = nowMs();
   streamsTick(now);
   plugin.tick(now);

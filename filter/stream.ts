@@ -1,6 +1,6 @@
 // One request from its first header to its end: read the prompt as it passes, pick a pod, count it, learn from the answer.
 //
-// The filter never holds anything back and never changes a byte. It watches the body go by, decides when the body has
+// The filter never holds anything back and never changes a byte; one kind of request it answers itself (subset.ts). It watches the body go by, decides when the body has
 // ended (or the trailers have come), and leaves its pick in filter state, where the next filter in the chain makes a header of it.
 // Whatever it cannot read is balanced by load and counted with its reason. All state of a request is one record in the
 // tables below, reserved when the VM started; what must happen exactly once has a bit in the record's flags.
@@ -67,7 +67,7 @@ import {
   OUTCOME_TTFT_COUNT,
 } from './engine/frame';
 import { headerFind, headerFindFrom, headersRead, valueBytes, valuePtr } from './headers';
-import { pickFor, pickKeyRead } from './pick';
+import { pickFor, pickKeyRead, pickRefused } from './pick';
 import { Plugin, pluginAt, pluginOfRoot } from './plugin';
 import { podId } from './pods';
 import { bufferBytes, nowMs, property, resultBytes, resultPtr } from './proxy-wasm/host';
@@ -258,7 +258,7 @@ function decide(slot: i32, plugin: Plugin): void {
   residencyLookup(plugin.pool, chainKeys(), chainEnds(), keys);
   const picked = pickFor(slot, plugin, keys, now);
   if (picked == 0) {
-    plugin.counters.countUnpicked();
+    if (!pickRefused) plugin.counters.countUnpicked();
   } else {
     const pod = pickedPod(0);
     matchedBytes[slot] = matchBytes(pod);

@@ -8,7 +8,8 @@ import { Counters } from './counters';
 import { headerFind } from './headers';
 import { podOfAddress } from './pods';
 import { property, respond, resultBytes, resultPtr } from './proxy-wasm/host';
-import { STATUS_OK } from './proxy-wasm/status';
+import { ADDRESS_BYTES_MAX, ADDRESS_BYTES_MIN, SUBSET_ADDRESSES_MAX } from './engine/limits';
+import { STATUS_NOT_FOUND, STATUS_OK } from './proxy-wasm/status';
 import { pairs, path, text, Text } from './proxy-wasm/text';
 
 const PROPERTY_SUBSET: Text = path([
@@ -38,10 +39,17 @@ export function asksCount(counters: Counters): void {
   if (headerFind(HEADER_FAIRNESS) || headerFind(HEADER_FAIRNESS_ALIAS)) counters.countFairness();
 }
 
+/** Addresses of the subset at hand that were looked at. */
+let looked: u32 = 0;
+
 /** Bounds the pick that comes next to the request's subset. Returns whether there is one; subsetEnd() must follow the pick. */
 export function subsetRead(pool: u32): bool {
-  if (property(PROPERTY_SUBSET) != STATUS_OK) return false;
+  const status = property(PROPERTY_SUBSET);
+  if (status == STATUS_NOT_FOUND) return false;
   subsetBegin();
+  looked = 0;
+  // What cannot be read binds to no pod: to take it for no bound would be to send the request where it must not go.
+  if (status != STATUS_OK) return true;
   if (isList()) readList(pool);
   else readText(pool, resultPtr, <u32>resultBytes);
   return true;
@@ -62,7 +70,7 @@ function readList(pool: u32): void {
   const end = resultPtr + resultBytes;
   if (<u64>count > <u64>resultBytes / 10) return;
   let at = resultPtr + 4 + ((<usize>count) << 3);
-  for (let i: u32 = 0; i < count; i++) {
+  for (let i: u32 = 0; i < count && looked < SUBSET_ADDRESSES_MAX; i++) {
     const sizes = resultPtr + 4 + ((<usize>i) << 3);
     const bytes = load<u32>(sizes);
     const next = <u64>at + bytes + load<u32>(sizes + 4) + 2;
@@ -76,14 +84,18 @@ function readList(pool: u32): void {
 function readText(pool: u32, ptr: usize, bytes: u32): void {
   const end = ptr + bytes;
   let at = ptr;
-  while (at < end) {
+  while (at < end && looked < SUBSET_ADDRESSES_MAX) {
     let stop = at;
     while (stop < end && load<u8>(stop) != COMMA) stop++;
     let last = stop;
     while (at < last && load<u8>(at) == SPACE) at++;
     while (last > at && load<u8>(last - 1) == SPACE) last--;
-    const pod = podOfAddress(pool, at, <u32>(last - at));
-    if (pod >= 0) subsetAdd(pod);
+    const length = <u32>(last - at);
+    if (length >= ADDRESS_BYTES_MIN && length <= ADDRESS_BYTES_MAX) {
+      looked++;
+      const pod = podOfAddress(pool, at, length);
+      if (pod >= 0) subsetAdd(pod);
+    }
     at = stop + 1;
   }
 }

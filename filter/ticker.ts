@@ -13,6 +13,12 @@ export class Ticker {
     this.every(period);
   }
 
+  /** An old root ticks no more, and whatever it was set to says nothing of the newest one. */
+  end(): void {
+    this.period = 0;
+    tickEvery(0);
+  }
+
   every(period: u32): void {
     if (period == this.period) return;
     this.period = period;

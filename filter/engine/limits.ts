@@ -94,15 +94,19 @@ export const ROOTS_MAX: i32 = 64;
 export const SEGMENTS_MAX: i32 = 64;
 // The first of the load sources that stand for all other gateways of a pool together, one a pool; those before are segments.
 export const SOURCE_GATEWAYS: u32 = 64;
-// Touches that one VM keeps readable for its siblings. They read at every pick and every tick, so this covers a tick.
+// Touches that one VM keeps readable for its siblings. They read at every pick and every tick: an idle one, which ticks
+// each 50 ms, keeps up with 5,120 a second of each sibling, and counts what it misses.
 export const RING_RECORDS: u32 = 256;
+// Addresses of a subset that are looked at, and the shortest that there is: [::1]:1.
+export const SUBSET_ADDRESSES_MAX: u32 = 1024;
+export const ADDRESS_BYTES_MIN: u32 = 7;
 // Ends of requests that wait to be told to siblings with the next pick or tick.
 export const RENEWALS_MAX: u32 = 32;
 // Frames of touches from the control plane that stay readable for VMs that are behind.
 export const TABLE_RING: u32 = 64;
 // Keys of those frames that a VM applies at one tick, but for the last record: some 3 ms. A snapshot of 16 MiB takes half a second.
 export const TABLE_TICK_KEYS: u32 = 16384;
-// The same at a pick, for whose request others wait: some 0.2 ms.
+// The same at a pick, for whose request others wait: some 0.2 ms, and as much for a long frame that is read on from where the last pick stopped.
 export const TABLE_PICK_KEYS: u32 = 1024;
 // Touches that wait for the next report.
 export const OUTBOX_BYTES: u32 = 512 * 1024;

@@ -6,6 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { Agent } from 'undici';
 import { fetchPage } from '../../control-plane/fetch-page.ts';
+import { LIMITS } from '../../control-plane/limits.ts';
 import { silentLog } from '../../control-plane/log.ts';
 import { mergeGroups, ModelNames, readModels } from '../../control-plane/models.ts';
 import { adapterHash } from '../../control-plane/scrape.ts';
@@ -56,7 +57,6 @@ beforeEach(async () => {
   changes = 0;
   outcomes = [];
   server = createServer((_request, response) => {
-    asked++;
     if (typeof answer === 'number') response.writeHead(answer).end();
     else response.end(answer);
   });
@@ -65,7 +65,10 @@ beforeEach(async () => {
   const agent = new Agent();
   closing = () => agent.destroy();
   names = new ModelNames('pool', silentLog, {
-    fetch: (origin, path) => fetchPage(agent, `http://${origin}`, path, 1_000),
+    fetch: (origin, path) => {
+      asked++;
+      return fetchPage(agent, `http://${origin}`, path, 1_000);
+    },
     changed: () => changes++,
     asked: (outcome) => outcomes.push(outcome),
   });
@@ -103,12 +106,27 @@ test('one name each is no news; engines that are gone are forgotten, unless all 
   expect(names.groups).toEqual([['a', 'b']]);
 });
 
-test('one that refuses is asked three times in a life, and nothing is told of it', async () => {
+test('one that refuses is asked three times, then seldom, and nothing is told of it', async () => {
   answer = 401;
   for (let i = 1; i <= 3; i++) {
     names.look(endpoint, 1);
     await lookedAt(i);
   }
-  names.look(endpoint, 1);
+  for (let i = 4; i < LIMITS.modelsAgainLooks; i++) names.look(endpoint, 1);
   expect([asked, names.records, outcomes]).toEqual([3, null, ['failed', 'failed', 'failed']]);
+  answer = body({ a: '/m', b: '/m' });
+  names.look(endpoint, 1);
+  await lookedAt(4);
+  expect([asked, names.groups]).toEqual([4, [['a', 'b']]]);
+});
+
+test('nothing is told before all have answered, but one that is away is not waited for forever', async () => {
+  answer = body({ a: '/m' });
+  names.set([endpoint, '127.0.0.1:1']);
+  names.look(endpoint, 1);
+  await lookedAt(1);
+  for (let i = 2; i < LIMITS.modelsLooks; i++) names.look(endpoint, 1);
+  expect(names.records).toBeNull();
+  names.look(endpoint, 1);
+  expect(names.records).toEqual([]);
 });

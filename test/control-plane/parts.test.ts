@@ -186,16 +186,20 @@ test('a gateway that reports every 20 s is not silent between its reports', () =
 });
 
 describe('the log of touches', () => {
-  const chunk = (bytes: number): TouchChunk => ({ bytes: new Uint8Array(bytes), records: 1, keys: 1 });
+  const chunk = (bytes: number, content = 0): TouchChunk => ({
+    bytes: new Uint8Array(bytes).fill(content),
+    records: 1,
+    keys: 1,
+  });
 
   test('gives what others did since, in order and in portions', () => {
     const log = new TouchLog(1_000_000);
-    const chunks = Array.from({ length: 6 }, (_, i) => chunk(100 + i));
+    const chunks = Array.from({ length: 6 }, (_, i) => chunk(100 + i, i + 1));
     chunks.forEach((c, i) => log.append(i % 2 === 0 ? 'a' : 'b', c));
     expect(log.since(0n, 'a', 1_000)).toEqual({ chunks: [chunks[1], chunks[3], chunks[5]], reaches: 6n });
     expect(log.since(4n, 'b', 1_000)).toEqual({ chunks: [chunks[4]], reaches: 6n });
     expect(log.since(0n, 'nobody', 205)).toEqual({
-      chunks: [{ bytes: new Uint8Array(201), records: 2, keys: 2 }],
+      chunks: [{ bytes: new Uint8Array(201).fill(1, 0, 100).fill(2, 100), records: 2, keys: 2 }],
       reaches: 2n,
     });
     expect(log.since(2n, 'nobody', 1)).toEqual({ chunks: [chunks[2]], reaches: 3n });

@@ -60,6 +60,16 @@ describe.each(envoyVersions)('Envoy %s', (version) => {
     expect(started.gateway.pods.map(({ requests }) => requests.length)).toEqual(before);
   });
 
+  test('where no metadata binds them they go anywhere', async () => {
+    const { listener, reconfigure } = started.gateway;
+    delete listener.subset;
+    await reconfigure({ pluginConfig: { ...pluginConfig, subsetHint: true } });
+    await eventually('requests pass', async () => (await ask()).status === 200);
+    const seen = new Set<string>();
+    for (let i = 0; i < 24; i++) seen.add((await ask()).pod!);
+    expect(seen.size).toBe(3);
+  });
+
   test('engines get none of the headers that are for a picker', async () => {
     const { gateway } = started;
     await gateway.reconfigure({ subset: [0, 1, 2].map(address), pluginConfig });

@@ -36,6 +36,13 @@ describe('a subset', () => {
     }
   });
 
+  test('of more addresses than are looked at is bound to the first of them', () => {
+    const strangers = Array.from({ length: 1023 }, () => '10.9.9.9:1');
+    expect(gateway.picks(request([...strangers, podAddress(2), podAddress(0)].join()))).toEqual([podAddress(2)]);
+    expect(gateway.picks(request(list(...strangers, podAddress(2), podAddress(0))))).toEqual([podAddress(2)]);
+    expect(request(','.repeat(500_000)).localResponse?.status).toBe(503);
+  });
+
   test('bounds one request, not the next', () => {
     request(podAddress(0));
     expect(gateway.picks(request(undefined))).toHaveLength(3);
@@ -54,6 +61,7 @@ describe('a subset', () => {
     expect(gateway.picks(stream)).toEqual([]);
     stream.finish();
     expect(gateway.metric('warmpath_subset_refused_total.pool.pool')).toBe(1);
+    expect(gateway.metric('warmpath_unpicked_total.pool.pool')).toBe(0);
     expect(gateway.inFlight()).toEqual([0, 0, 0, 0]);
     expect(gateway.picks(request(undefined))).toHaveLength(3);
   });
