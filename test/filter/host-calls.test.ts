@@ -101,9 +101,12 @@ test('a tick without anything new, of a VM that does not lead and looks for no n
   // It ticks once in 50 ms while no request is under way. Nothing is new while the control plane does not answer.
   gateway.answers = false;
   gateway.settle();
-  const made = Array.from({ length: 4 }, () => calls(gateway, () => gateway.host.advance(50), 'worker-2'));
+  const made = Array.from({ length: 8 }, () => calls(gateway, () => gateway.host.advance(50), 'worker-2'));
   // The time; how far the gateway is, which tells whether anything is new, and one sibling's head.
-  expect(made).toContainEqual({ get_current_time_nanoseconds: 1, get_shared_data: 2 });
+  const cheap = { get_current_time_nanoseconds: 1, get_shared_data: 2 };
+  // Every second one looks for new siblings, and one in a while renews what says that this VM lives.
+  expect(made.filter((calls) => JSON.stringify(calls) === JSON.stringify(cheap)).length).toBeGreaterThanOrEqual(3);
+  for (const { get_shared_data } of made) expect(get_shared_data).toBeLessThanOrEqual(7);
 });
 
 test('the pod that the chain names is believed before the property', async () => {
