@@ -36,13 +36,15 @@ export function readModels(text: string): string[][] {
   } catch {
     return [];
   }
-  const byRoot = new Map<string, string[]>();
+  const byRoot = new Map<string, Set<string>>();
   for (const entry of Array.isArray(data) ? (data as unknown[]) : []) {
     const { id, root, parent } = (entry ?? {}) as { id?: unknown; root?: unknown; parent?: unknown };
     if (typeof id !== 'string' || typeof root !== 'string' || (parent !== null && parent !== undefined)) continue;
-    byRoot.set(root, [...(byRoot.get(root) ?? []), id]);
+    const names = byRoot.get(root) ?? new Set();
+    if (names.size < LIMITS.aliasesPerPool) byRoot.set(root, names.add(id));
   }
-  return [...byRoot.values()].filter((names) => names.length > 1).map((names) => names.toSorted());
+  const groups = [...byRoot.values()].filter((names) => names.size > 1).slice(0, LIMITS.aliasesPerPool);
+  return groups.map((names) => [...names].toSorted());
 }
 
 /** Groups that have a name in common are one. */
@@ -104,6 +106,11 @@ export class ModelNames {
     void this.#ask(endpoint, asked);
   }
 
+  /** An engine has begun another life without telling so. */
+  restarted(endpoint: string): void {
+    this.#asked.delete(endpoint);
+  }
+
   /** Forgets engines that are gone. */
   set(endpoints: string[]): void {
     this.#endpoints = endpoints;
@@ -152,6 +159,7 @@ export class ModelNames {
     if (names > LIMITS.aliasesPerPool) {
       this.#log.warn('too many names', { pool: this.#pool, names, max: LIMITS.aliasesPerPool });
     }
-    if (isNews) this.#events.changed();
+    // That there are none is news to a gateway that knew some from an earlier control plane.
+    this.#events.changed();
   }
 }

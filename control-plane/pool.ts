@@ -187,6 +187,7 @@ export class Pool {
     const hasRestarted = startedSeconds === null && before !== undefined && (prefixQueries ?? before) < before;
     if (!hasRestarted || pod === undefined || !this.tableClear(pod.id)) return;
     this.#parts.metrics.restarts.inc({ pool: this.name });
+    this.models.restarted(endpoint);
     this.#parts.log.info('engine counts from the beginning again', { pool: this.name, endpoint });
   }
 

@@ -151,9 +151,9 @@ export class Leader {
     this.gauges = new Gauges(pool, counters);
   }
 
-  /** In how many ms a report is due; a VM that does not lead, or waits for an answer, has none. */
+  /** In how many ms a report is due; a VM that does not lead, or has to wait for an answer first, has none. */
   dueMs(nowMs: f64): u32 {
-    if (!this.claim.held || this.hasCall) return u32.MAX_VALUE;
+    if (!this.claim.held || (this.hasCall && this.nextMs <= nowMs)) return u32.MAX_VALUE;
     return <u32>max(0, min(CALL_LOST_MS, Math.ceil(this.nextMs - nowMs)));
   }
 

@@ -165,7 +165,7 @@ export class Plugin {
   }
 
   /** When this VM has something to do next; the leader goes by its reports. */
-  private tickMs(now: f64): u32 {
+  tickMs(now: f64): u32 {
     if (this.settings.isBehind) return TICK_MS_MIN;
     const period = slotsEnd > 0 || this.settings.awaitsTable ? TICK_BUSY_MS : TICK_MS;
     return max(TICK_MS_MIN, min(period, this.leader.dueMs(now)));
@@ -295,7 +295,10 @@ export function pluginTick(root: u32): void {
 /** The control plane's answer, which comes to the root that called. */
 export function pluginAnswered(root: u32, call: u32): void {
   const plugin = pluginOfRoot(root);
-  if (plugin !== null) plugin.leader.answered(call, nowMs());
+  if (plugin === null) return;
+  const now = nowMs();
+  const isOurs = plugin.leader.answered(call, now);
+  if (isOurs && newestRoot(<i32>plugin.pool) == root) plugin.ticker.every(plugin.tickMs(now));
 }
 
 /** Host ids grow, so the newest root is the one with the largest; 0 when there is none. */

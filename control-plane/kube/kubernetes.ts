@@ -118,6 +118,8 @@ export class Kubernetes {
           events.activated();
           slice.hold();
           this.#tell();
+          // What the one before has written since this one read it is not known.
+          this.#kept = '';
           void this.#keep();
         },
         steppedDown: () => {

@@ -73,8 +73,13 @@ async function readOrMake(api: KubeApi, replica: ReplicaConfig): Promise<Kept> {
 function annotationsOf(secret: SecretObject): PoolTexts {
   try {
     const found: unknown = JSON.parse(Buffer.from(secret.data?.[ANNOTATIONS_KEY] ?? '', 'base64').toString() || '{}');
-    return typeof found === 'object' && found !== null ? (found as PoolTexts) : {};
+    return Object.fromEntries(Object.entries(found ?? {}).map(([pool, texts]) => [pool, textsOf(texts)]));
   } catch {
     return {};
   }
+}
+
+function textsOf(found: unknown): Record<string, string> {
+  const texts = Object.entries((found ?? {}) as Record<string, unknown>);
+  return Object.fromEntries(texts.filter((entry): entry is [string, string] => typeof entry[1] === 'string'));
 }

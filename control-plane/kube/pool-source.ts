@@ -143,7 +143,8 @@ export class PoolSource {
     if (unusable !== null && unusable !== this.#unusable)
       this.#log.warn('no pool', { ...this.#object, reason: unusable });
     this.#unusable = unusable;
-    this.#settings.take(this.#data?.metadata.annotations ?? {});
+    // An object that is not there says nothing: it may only not be served yet, and what was good last has to outlast that.
+    if (this.#data !== null) this.#settings.take(this.#data.metadata.annotations ?? {});
     this.#events.settings(this.#settings.settings, this.#data === null ? null : this.#settings.texts);
     this.#tellFaults();
     if (this.#shape === null) {

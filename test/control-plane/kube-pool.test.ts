@@ -122,10 +122,12 @@ test('annotations in force are kept beside the secret, and read by the next one;
   const annotations = { 'llm/vllm': { 'warmpath.dev/mode': 'shadow' } };
   await keepAnnotations(fake.api(), replica('a'), annotations);
   expect(await read()).toEqual({ secret, annotations });
-  for (const text of ['{"a', '7', 'null']) {
+  const odd = '{"llm/vllm":{"warmpath.dev/weights":7,"warmpath.dev/mode":null},"x":3}';
+  for (const text of ['{"a', '7', 'null', odd]) {
     const data = { secret: secret.toString('base64'), annotations: Buffer.from(text).toString('base64') };
     fake.put(SECRETS, { metadata: { name: 'warmpath-pools' }, data });
-    expect(await read()).toEqual({ secret, annotations: {} });
+    const kept = await read();
+    expect(Object.values(kept.annotations).flatMap((texts) => Object.keys(texts))).toEqual([]);
   }
 });
 
@@ -228,6 +230,16 @@ describe('a pool', () => {
       inForce: 'shadow',
       source: 'last-good',
     });
+  });
+
+  test('what was good last outlasts a start before the kind is served', async () => {
+    fake.absent.add(SERVICES);
+    const source = follow({ 'warmpath.dev/mode': 'shadow' });
+    await source.synced;
+    fake.absent.delete(SERVICES);
+    fake.put(SERVICES, service({ 'warmpath.dev/mode': 'shadw' }));
+    await until(() => source.state().apiVersion !== null, 'the object');
+    expect(settings).toMatchObject({ mode: 'shadow' });
   });
 
   test('readiness, deletion and restarts of the own container are seen; pods without an address are left out', async () => {
