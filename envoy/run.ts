@@ -72,7 +72,8 @@ const stopTimeoutMs = 5_000;
 const logTailLines = 25;
 const pollMs = 20;
 const filterPrefix = 'warmpath_';
-const filterLagMs = 30;
+/** The filter's longest tick, and some more. */
+export const filterLagMs = 80;
 
 /** Envoy did not start, or refused a configuration; the message has its reason. */
 export class EnvoyError extends Error {

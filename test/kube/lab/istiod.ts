@@ -3,7 +3,9 @@
 
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { ensureEnvoy } from '../../../envoy/fetch.ts';
+import { filterLagMs } from '../../../envoy/run.ts';
 import type { ApiServer } from './apiserver.ts';
 import type { Components } from './components.ts';
 import { LabProcess } from './process.ts';
@@ -156,8 +158,9 @@ export class GatewayEnvoy {
     return gateway;
   }
 
-  /** Counters and gauges whose name contains `part`. */
+  /** Counters and gauges whose name matches `part`; the filter's are told at its ticks, which are waited for. */
   async stats(part: string): Promise<Record<string, number>> {
+    if (part.startsWith('warmpath_')) await sleep(filterLagMs);
     const response = await fetch(`${this.adminUrl}/stats?format=json&filter=${encodeURIComponent(part)}`);
     const { stats } = (await response.json()) as { stats: { name: string; value?: number }[] };
     return Object.fromEntries(stats.flatMap(({ name, value }) => (value === undefined ? [] : [[name, value]])));
