@@ -53,7 +53,7 @@ test('--json prints one document with machine and versions', async () => {
   expect(report.machine).not.toBe('');
 });
 
-test('bench/overhead.ts measures three chains in one Envoy', { timeout: 60_000 }, async () => {
+test('bench/overhead.ts measures three chains in one Envoy', async () => {
   const size = ['--sizes', '1,16', '--rounds', '2', '--requests', '40', '--events', '80'];
   const { stdout } = await promisify(execFile)(process.execPath, [join(root, 'bench/overhead.ts'), '--json', ...size]);
   const report = JSON.parse(stdout) as OverheadReport;
@@ -78,7 +78,7 @@ const run = async <T>(bench: string, ...args: string[]): Promise<T> => {
   return JSON.parse(stdout) as T;
 };
 
-test('bench/peers.ts compares what needs no other router', { timeout: 60_000 }, async () => {
+test('bench/peers.ts compares what needs no other router', async () => {
   const arms = ['direct', 'plain', 'empty', 'warmpath'];
   const size = ['--sizes', '1', '--backends', '2', '--rounds', '1', '--requests', '40'];
   const report = await run<PeersReport>('peers', '--arms', arms.join(','), ...size);
@@ -91,7 +91,7 @@ test('bench/peers.ts compares what needs no other router', { timeout: 60_000 }, 
   }
 });
 
-test('bench/control-plane.ts measures a real control plane', { timeout: 60_000 }, async () => {
+test('bench/control-plane.ts measures a real control plane', async () => {
   const load = ['--pods', '20', '--gateways', '3', '--seconds', '1', '--rounds', '1'];
   const whole = await run<ControlPlaneReport>('control-plane', ...load).catch((error: unknown) => {
     // So few syncs make a p99 of the slowest one, which a busy machine makes slower than the bound: exit code 1 comes with a whole report.
@@ -107,7 +107,7 @@ test('bench/control-plane.ts measures a real control plane', { timeout: 60_000 }
   expect(controlPlaneText({ ...report, spans, broken })).toContain('20 pods each second');
 });
 
-test('bench/replication.ts runs real Envoys with the filter and without it', { timeout: 60_000 }, async () => {
+test('bench/replication.ts runs real Envoys with the filter and without it', async () => {
   const size = ['--gateways', '2', '--workers', '1', '--rate', '40', '--seconds', '1', '--rounds', '1'];
   const report = await run<ReplicationReport>('replication', ...size).catch((error: unknown) => {
     // Ticks weigh most at so low a rate, so the bound does not hold: exit code 1 comes with a whole report.
@@ -121,7 +121,7 @@ test('bench/replication.ts runs real Envoys with the filter and without it', { t
   expect(replicationText(report)).toContain('2 gateways x 1 workers');
 });
 
-test('bench/affinity.ts runs a load through two routers', { timeout: 60_000 }, async () => {
+test('bench/affinity.ts runs a load through two routers', async () => {
   const size = ['--loads', 'many', '--rounds', '1', '--seconds', '1'];
   const report = await run<AffinityReport>('affinity', '--arms', 'plain,warmpath', ...size).catch((error: unknown) => {
     // Which of the two is faster is not for so short a run to say: exit code 1 comes with a whole report.
@@ -136,23 +136,19 @@ test('bench/affinity.ts runs a load through two routers', { timeout: 60_000 }, a
   expect(affinityText(report)).toContain('warmpath over the best other');
 });
 
-test(
-  'a VM of the filter takes its memory at the start, and no more however many requests come',
-  { timeout: 60_000 },
-  async () => {
-    const report = await measureMemory({ requests: 3000, pods: 64, capacityTokens: 400_000 }, () => {});
-    expect(report.broken).toEqual([]);
-    expect(new Set(report.readings.map(({ bytes }) => bytes)).size).toBe(1);
-    expect(report.readings.at(-1)).toMatchObject({ requests: 3000 });
-    expect(report.readings[0]?.bytes).toBeLessThan(32_000_000);
-    expect(report.picked).toBeGreaterThan(2000);
-    expect(memoryText(report)).toContain('slope 0 bytes a request');
-    const small = await measureMemory({ requests: 10, pods: 64, capacityTokens: 100_000 }, () => {});
-    expect(small.readings[0]?.bytes).toBeLessThan(report.readings[0]?.bytes ?? 0);
-  },
-);
+test('a VM of the filter takes its memory at the start, and no more however many requests come', async () => {
+  const report = await measureMemory({ requests: 3000, pods: 64, capacityTokens: 400_000 }, () => {});
+  expect(report.broken).toEqual([]);
+  expect(new Set(report.readings.map(({ bytes }) => bytes)).size).toBe(1);
+  expect(report.readings.at(-1)).toMatchObject({ requests: 3000 });
+  expect(report.readings[0]?.bytes).toBeLessThan(32_000_000);
+  expect(report.picked).toBeGreaterThan(2000);
+  expect(memoryText(report)).toContain('slope 0 bytes a request');
+  const small = await measureMemory({ requests: 10, pods: 64, capacityTokens: 100_000 }, () => {});
+  expect(small.readings[0]?.bytes).toBeLessThan(report.readings[0]?.bytes ?? 0);
+});
 
-test('bench/gateways.ts compares several gateways with one', { timeout: 60_000 }, async () => {
+test('bench/gateways.ts compares several gateways with one', async () => {
   const report = await gatewaysReport({
     rows: 'W1,W6@40',
     routers: 3,

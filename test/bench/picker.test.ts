@@ -46,7 +46,7 @@ test('its files name every worker, and plugins that are there', () => {
   expect(plugins.find(({ name }) => name === 'file-discovery')?.parameters).toEqual({ path: '/endpoints.yaml' });
 });
 
-test('without EPP_BIN the report says that the arm is absent', { timeout: 60_000 }, async () => {
+test('without EPP_BIN the report says that the arm is absent', async () => {
   const size = ['--sizes', '1', '--backends', '1', '--rounds', '1', '--requests', '8'];
   const args = [join(root, 'bench/peers.ts'), '--json', '--arms', 'plain,epp', ...size];
   const env = { ...process.env, EPP_BIN: '' };

@@ -173,7 +173,7 @@ export async function startGateway(options: GatewayOptions = {}): Promise<Gatewa
 export async function eventually<T>(
   what: string,
   check: () => T | Promise<T>,
-  timeoutMs = 5_000,
+  timeoutMs = 20_000,
 ): Promise<Exclude<T, false | 0 | '' | null | undefined>> {
   const deadline = Date.now() + timeoutMs;
   for (;;) {

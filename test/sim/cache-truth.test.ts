@@ -46,7 +46,7 @@ describe('routers', () => {
   });
 });
 
-it('the comparison runs', { timeout: 120_000 }, async () => {
+it('the comparison runs', { timeout: 600_000 }, async () => {
   const lines: { ratio: number }[] = [];
   for await (const line of kvEventsLines(1, undefined, undefined, 20)) lines.push(line);
   expect(lines.length).toBeGreaterThan(30);
