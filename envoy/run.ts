@@ -5,8 +5,6 @@ import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { createWriteStream } from 'node:fs';
 import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -14,6 +12,7 @@ import { discovery, dynamicBootstrap } from './bootstrap.ts';
 import type { Resources } from './bootstrap.ts';
 import { ensureEnvoy } from './fetch.ts';
 import type { ListenerOptions } from './listener.ts';
+import { freePort } from './ports.ts';
 import { dieWithUs } from './watchdog.ts';
 
 export type EnvoyLogLevel = 'trace' | 'debug' | 'info' | 'warning' | 'error' | 'off';
@@ -78,18 +77,6 @@ export const filterLagMs = 200;
 /** Envoy did not start, or refused a configuration; the message has its reason. */
 export class EnvoyError extends Error {
   override name = 'EnvoyError';
-}
-
-/** A port that was free a moment ago. */
-export async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(0, '127.0.0.1', resolve);
-  });
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }
 
 export async function startEnvoy(options: EnvoyOptions): Promise<RunningEnvoy> {

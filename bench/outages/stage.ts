@@ -8,7 +8,8 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Balancing } from '../../envoy/cluster.ts';
 import { controlPlaneCluster } from '../../envoy/names.ts';
-import { freePort, startEnvoy, type RunningEnvoy } from '../../envoy/run.ts';
+import { freePort } from '../../envoy/ports.ts';
+import { startEnvoy, type RunningEnvoy } from '../../envoy/run.ts';
 import type { ReplicaOptions } from '../../sim/server.ts';
 import { ControlPlaneProcess, Fleet } from './processes.ts';
 

@@ -6,7 +6,7 @@ import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { socketAddress } from '../../envoy/cluster.ts';
-import { freePort } from '../../envoy/run.ts';
+import { freePort } from '../../envoy/ports.ts';
 import { startChild, type Child } from './child.ts';
 
 export interface PickerCommand {

@@ -1,5 +1,5 @@
 // One of the other routers as a child process, started as its documentation says, and ready when it serves a request.
-import { freePort } from '../../envoy/run.ts';
+import { freePort } from '../../envoy/ports.ts';
 import { startChild, type Child } from './child.ts';
 
 export const PEER_NAMES = ['sglang-router', 'vllm-router'] as const;

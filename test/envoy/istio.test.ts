@@ -14,7 +14,7 @@ import { startControlPlane, type ControlPlane } from '../../control-plane/server
 import { socketAddress } from '../../envoy/cluster.ts';
 import { ensureEnvoy } from '../../envoy/fetch.ts';
 import { heldPaths, typed } from '../../envoy/names.ts';
-import { freePort } from '../../envoy/run.ts';
+import { freePort } from '../../envoy/ports.ts';
 import {
   merged,
   patchedCluster,

@@ -15,7 +15,8 @@ import { socketAddress } from '../../envoy/cluster.ts';
 import { ensureEnvoy } from '../../envoy/fetch.ts';
 import type { Chain, FailurePolicy } from '../../envoy/listener.ts';
 import { pickedCluster } from '../../envoy/picker.ts';
-import { freePort, startEnvoy } from '../../envoy/run.ts';
+import { freePort } from '../../envoy/ports.ts';
+import { startEnvoy } from '../../envoy/run.ts';
 import { envoyVersions, eventually, startGateway, wasmPath } from './harness.ts';
 
 const run = promisify(execFile);

@@ -3,10 +3,10 @@
 
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { chmodSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
-import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { freePort } from '../../envoy/ports.ts';
 import { copyOf, lastOf, root, stages, type Stage } from './dockerfile.ts';
 
 const scratch = mkdtempSync(join(tmpdir(), 'warmpath-dockerfile-'));
@@ -66,14 +66,6 @@ const options = {
   ...(isRoot ? { uid, gid } : {}),
 };
 const start = (args: string[]): ChildProcess => spawn(process.execPath, [...entry.slice(1), ...args], options);
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await new Promise((resolve) => server.once('listening', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
 
 describe('the steps of the Dockerfile', () => {
   it('leave no compiler, no tests and no tools in the image', () => {

@@ -10,7 +10,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { freePort } from '../../envoy/run.ts';
+import { freePort } from '../../envoy/ports.ts';
 import { dieWithUs } from '../../envoy/watchdog.ts';
 import { ensureVllm, offline } from './install.ts';
 
