@@ -78,16 +78,17 @@ async function loopP99Ms(url: string): Promise<number> {
 
 /** How busy the control plane and the gateways were while `seconds` passed. */
 async function measureSpan({ pid, url }: ControlPlaneProcess, gateways: Worker, seconds: number): Promise<Span> {
-  await loopP99Ms(url);
   gateways.postMessage('reset');
   const [beforeNs, waitedBeforeNs, startedMs] = [processNs(pid), waitedNs(pid), performance.now()];
+  // Its metrics are read once in each span, as somebody will now and then.
+  await loopP99Ms(url);
   await sleep(seconds * 1000);
   const passedMs = performance.now() - startedMs;
   const usedNs = processNs(pid) - beforeNs;
   const waitNs = waitedNs(pid) - waitedBeforeNs;
-  const loopMs = await loopP99Ms(url);
   gateways.postMessage('report');
   const [result] = (await once(gateways, 'message')) as [GatewaysResult];
+  const loopMs = await loopP99Ms(url);
   const latencies = Float64Array.from(result.latenciesMs).toSorted();
   const at = (share: number): number => round(latencies[Math.floor((latencies.length - 1) * share)] ?? Number.NaN);
   const perSecond = (bytes: number): number => round(bytes / 2 ** 20 / (passedMs / 1000));

@@ -1,12 +1,11 @@
 // The gateways of one pool: what each of them has in flight, how far its touches have been taken in, and what its counters
 // stood at. The load of all gateways is kept as running sums, so that "everybody but you" costs one subtraction a pod
 // however many gateways there are.
-import type { LoadRecord, PutLoad } from './engine/frames.ts';
-import { KIND_COUNTERS } from './engine/outcomes.ts';
+import type { LoadRows } from './engine/records.ts';
+import { KIND_COUNTERS, OUTCOME_COUNTERS } from './engine/outcomes.ts';
 import type { OutcomeKindRecord, OutcomeRecord, OutcomesRecord } from './engine/outcomes.ts';
 import { LIMITS } from './limits.ts';
-import { LoadSums } from './load-sums.ts';
-import type { Counted } from './load-sums.ts';
+import { LoadSums, OwnLoad } from './load-sums.ts';
 
 export interface Gateway {
   name: string;
@@ -28,12 +27,14 @@ export interface Gateway {
   tableAskedMs: number;
   /** It was given a snapshot while others were still telling theirs, and gets another one when they are done. */
   wantsSnapshotAgain: boolean;
-  load: Map<number, Counted>;
+  load: OwnLoad;
   outcomes: Map<number, OutcomeRecord>;
   kinds: Map<string, OutcomeKindRecord>;
   /** The next outcomes only set the level: what they tell was counted by an earlier control plane. */
   setsLevel: boolean;
 }
+
+const NO_LOAD: LoadRows = { count: 0, numbers: new Float64Array(0) };
 
 export class Gateways {
   readonly #baseMs: number;
@@ -70,7 +71,7 @@ export class Gateways {
   meet(name: string, incarnation: bigint, nowMs: number): { gateway: Gateway; isNew: boolean } {
     const lives = this.#gateways.get(name) ?? [];
     const known = lives.find((gateway) => gateway.incarnation === incarnation);
-    for (const other of lives) if (other !== known && other.load.size > 0) this.setLoad(other, [], nowMs);
+    for (const other of lives) if (other !== known && other.load.size > 0) this.setLoad(other, NO_LOAD, nowMs);
     if (known !== undefined) {
       known.gapMs = Math.min(Math.max(0, nowMs - known.seenMs), LIMITS.gatewayGapMs);
       known.seenMs = nowMs;
@@ -89,7 +90,7 @@ export class Gateways {
       gapMs: 0,
       tableAskedMs: 0,
       wantsSnapshotAgain: false,
-      load: new Map(),
+      load: new OwnLoad(),
       outcomes: new Map(),
       kinds: new Map(),
       setsLevel: false,
@@ -127,7 +128,7 @@ export class Gateways {
     for (const [name, lives] of this.#gateways) {
       for (const gateway of lives) {
         if (this.isLive(gateway, nowMs) || gateway.load.size === 0) continue;
-        this.setLoad(gateway, [], nowMs);
+        this.setLoad(gateway, NO_LOAD, nowMs);
         silent.push(name);
       }
       const kept = lives.filter((gateway) => nowMs - gateway.seenMs <= LIMITS.gatewayForgottenMs);
@@ -140,32 +141,13 @@ export class Gateways {
   }
 
   /** Replaces what a gateway has in flight. Pods with nothing to tell of are left out. */
-  setLoad(gateway: Gateway, records: LoadRecord[], nowMs: number): void {
-    for (const [podId, counted] of gateway.load) this.#sums.remove(podId, counted);
-    gateway.load = new Map();
-    for (const r of records) {
-      if (r.inFlight === 0 && r.prefillTokens === 0 && r.usedTokens === 0 && r.slowness === 0) continue;
-      if (gateway.load.has(r.podId) || gateway.load.size >= LIMITS.pods) continue;
-      const { inFlight, prefillTokens, usedTokens, slowness } = r;
-      const atMs = Math.round(nowMs - this.#baseMs - Math.min(r.ageMs, LIMITS.gatewayStaleMs));
-      const counted: Counted = { inFlight, prefillTokens, usedTokens, weight: Math.max(1, inFlight), atMs, slowness };
-      gateway.load.set(r.podId, counted);
-      this.#sums.add(r.podId, counted);
-    }
+  setLoad(gateway: Gateway, rows: LoadRows, nowMs: number): void {
+    this.#sums.replace(gateway.load, rows, nowMs - this.#baseMs);
   }
 
   /** The load of all gateways but one on the pods of the pool; pods without any are left out. */
-  loadOfOthers(except: Gateway | null, podIds: ReadonlySet<number>, nowMs: number): LoadRecord[] {
-    const records: LoadRecord[] = [];
-    this.putLoadOfOthers(except, podIds, nowMs, (podId, inFlight, prefillTokens, usedTokens, ageMs, slowness) => {
-      records.push({ podId, inFlight, prefillTokens, usedTokens, ageMs, slowness });
-    });
-    return records;
-  }
-
-  /** The same, told pod by pod. */
-  putLoadOfOthers(except: Gateway | null, podIds: ReadonlySet<number>, nowMs: number, put: PutLoad): void {
-    this.#sums.withoutOwn(except?.load ?? null, podIds, nowMs - this.#baseMs, put);
+  loadOfOthers(except: Gateway | null, podIds: ReadonlySet<number>, nowMs: number, into: LoadRows): void {
+    this.#sums.withoutOwn(except?.load ?? null, podIds, nowMs - this.#baseMs, into);
   }
 
   /**
@@ -193,9 +175,10 @@ function podRise(gateway: Gateway, record: OutcomeRecord): OutcomeRecord {
   const [oldest] = gateway.outcomes.keys();
   if (gateway.outcomes.size > LIMITS.outcomePods && oldest !== undefined) gateway.outcomes.delete(oldest);
   const risen = { ...record };
-  for (const key of Object.keys(risen) as (keyof OutcomeRecord)[]) {
-    if (key !== 'podId') risen[key] = rise(record[key], before?.[key]);
-  }
+  if (before === undefined) return risen;
+  risen.resets = rise(record.resets, before.resets);
+  risen.ttftMsSum = rise(record.ttftMsSum, before.ttftMsSum);
+  for (const counter of OUTCOME_COUNTERS) risen[counter] = rise(record[counter], before[counter]);
   return risen;
 }
 

@@ -43,7 +43,11 @@ const MARK_LENGTHS = 128;
 const markOf = (length: number, letter: number): number => Math.min(length, MARK_LENGTHS - 1) * 128 + (letter & 127);
 const MARK_AT = 5;
 const marks = new Uint8Array(MARK_LENGTHS * 128);
-for (const name of [...NAMED.keys(), ADAPTERS]) marks[markOf(name.length, name.charCodeAt(MARK_AT))] = 1;
+const letters = new Uint8Array(256);
+for (const name of [...NAMED.keys(), ADAPTERS]) {
+  marks[markOf(name.length, name.charCodeAt(MARK_AT))] = 1;
+  letters[name.charCodeAt(MARK_AT)] = 1;
+}
 
 interface Collected {
   rank: number;
@@ -68,23 +72,25 @@ function labelsEnd(text: string, at: number): number {
   return -1;
 }
 
-/** Value of one label, null when it is absent. Only plain values are wanted, so escapes are not decoded. */
-function label(labels: string, name: string): string | null {
-  return new RegExp(`[{,]\\s*${name}\\s*=\\s*"((?:[^"\\\\]|\\\\.)*)"`).exec(labels)?.[1] ?? null;
-}
+/** Finds the value of one label. Only plain values are wanted, so escapes are not decoded. */
+const labelNamed = (name: string): RegExp => new RegExp(`[{,]\\s*${name}\\s*=\\s*"((?:[^"\\\\]|\\\\.)*)"`);
+const BLOCKS = labelNamed('num_gpu_blocks');
+const BLOCK_SIZE = labelNamed('block_size');
+const ADAPTER_LISTS = [labelNamed('running_lora_adapters'), labelNamed('waiting_lora_adapters')];
+
+/** Null when the label is absent. */
+const label = (labels: string, named: RegExp): string | null => named.exec(labels)?.[1] ?? null;
 
 function capacityTokens(labels: string): number {
-  const blocks = Number(label(labels, 'num_gpu_blocks') ?? 'NaN');
-  const blockTokens = Number(label(labels, 'block_size') ?? 'NaN');
+  const blocks = Number(label(labels, BLOCKS) ?? 'NaN');
+  const blockTokens = Number(label(labels, BLOCK_SIZE) ?? 'NaN');
   const tokens = blocks * blockTokens;
   return Number.isSafeInteger(tokens) && tokens > 0 && tokens <= 0xffff_ffff ? tokens : Number.NaN;
 }
 
 /** Names of the adapters whose requests run or wait. */
 function adapterNames(labels: string): string[] {
-  const names = ['running_lora_adapters', 'waiting_lora_adapters'].flatMap(
-    (name) => label(labels, name)?.split(',') ?? [],
-  );
+  const names = ADAPTER_LISTS.flatMap((named) => label(labels, named)?.split(',') ?? []);
   return [...new Set(names.map((name) => name.trim()).filter((name) => name !== ''))];
 }
 
@@ -117,20 +123,21 @@ function result(family: Family, found: Collected | undefined): number | null {
 const encoder = new TextEncoder();
 const NEWLINE = 10;
 
-/** Calls back with each line that may be of a wanted family. A page is thousands of lines long, so no other one becomes a string. */
+/**
+ * Calls back with each line that may be of a wanted family. A page is hundreds of lines of a hundred bytes, so ends of lines are left to the native
+ * search, names are looked at where their sixth letter is that of a wanted one, and no other line becomes a string.
+ */
 function eachLine(page: Uint8Array, take: (line: string) => void): void {
-  const decoder = Buffer.from(page.buffer, page.byteOffset, page.byteLength);
-  for (let at = 0; at < page.length;) {
-    let nameEnd = at;
-    while (nameEnd < page.length) {
-      const byte = page[nameEnd];
-      if (byte === BRACE || byte === SPACE || byte === NEWLINE) break;
-      nameEnd++;
+  const bytes = Buffer.from(page.buffer, page.byteOffset, page.byteLength);
+  for (let at = 0; at < bytes.length;) {
+    const newline = bytes.indexOf(NEWLINE, at);
+    const end = newline < 0 ? bytes.length : newline;
+    const letter = bytes[at + MARK_AT] ?? 0;
+    if (letters[letter] !== 0 && bytes[at] !== HASH) {
+      let nameEnd = at;
+      while (nameEnd < end && bytes[nameEnd] !== BRACE && bytes[nameEnd] !== SPACE) nameEnd++;
+      if (marks[markOf(nameEnd - at, letter)] !== 0) take(bytes.toString('utf8', at, end));
     }
-    let end = nameEnd;
-    while (end < page.length && page[end] !== NEWLINE) end++;
-    const isWanted = marks[markOf(nameEnd - at, page[at + MARK_AT] ?? 0)] !== 0;
-    if (isWanted && page[at] !== HASH) take(decoder.toString('utf8', at, end));
     at = end + 1;
   }
 }

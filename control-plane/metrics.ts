@@ -1,13 +1,79 @@
 // What the control plane tells Prometheus about itself, in a registry of its own. Labels come from configuration or from
 // fixed lists only; nothing that a client or a gateway chooses becomes a label.
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { Breaks } from './breaks.ts';
+import type { OutcomeRecord } from './engine/outcomes.ts';
 
 const PREFIX = 'warmpath_';
 /** A kind of request: an API and a language out of short lists (engine/outcomes.ts). */
 const KIND = ['pool', 'api', 'language'] as const;
 
+/**
+ * One series that is counted many times a second: a plain number, which the registry gets when it is read. To count in the registry itself costs a
+ * text of all labels each time.
+ */
+export class Series {
+  #value = 0;
+
+  add(value: number): void {
+    this.#value += value;
+  }
+
+  /** What was counted since this was asked last. */
+  take(): number {
+    const value = this.#value;
+    this.#value = 0;
+    return value;
+  }
+}
+
+/** What is counted of one pool with each sync and each scrape. */
+export class PoolCounts {
+  readonly deltas: Series;
+  readonly snapshots: Series;
+  readonly touches: Series;
+  readonly scrapesOk: Series;
+  readonly #ok: Series;
+  readonly #clientErrors: Series;
+  readonly #serverErrors: Series;
+  readonly #resets: Series;
+  readonly #elsewhere: Series;
+  readonly #completionTokens: Series;
+  readonly #ttftSeconds: Series;
+  readonly #ttftCount: Series;
+
+  constructor(metrics: Metrics, pool: string) {
+    const outcome = (name: string): Series => metrics.series(metrics.requests, { pool, outcome: name });
+    this.deltas = metrics.series(metrics.syncs, { pool, answer: 'delta' });
+    this.snapshots = metrics.series(metrics.syncs, { pool, answer: 'snapshot' });
+    this.touches = metrics.series(metrics.touches, { pool });
+    this.scrapesOk = metrics.series(metrics.scrapes, { pool, outcome: 'ok' });
+    this.#ok = outcome('ok');
+    this.#clientErrors = outcome('client-error');
+    this.#serverErrors = outcome('server-error');
+    this.#resets = outcome('reset');
+    this.#elsewhere = outcome('elsewhere');
+    this.#completionTokens = metrics.series(metrics.completionTokens, { pool });
+    this.#ttftSeconds = metrics.series(metrics.ttftSeconds, { pool });
+    this.#ttftCount = metrics.series(metrics.ttftCount, { pool });
+  }
+
+  takeOutcome(rise: OutcomeRecord): void {
+    this.#ok.add(rise.ok);
+    this.#clientErrors.add(rise.clientErrors);
+    this.#serverErrors.add(rise.serverErrors);
+    this.#resets.add(rise.resets);
+    this.#elsewhere.add(rise.elsewhere);
+    this.#completionTokens.add(rise.completionTokens);
+    this.#ttftSeconds.add(rise.ttftMsSum / 1000);
+    this.#ttftCount.add(rise.ttftCount);
+  }
+}
+
 export class Metrics {
   readonly registry = new Registry();
+  /** What each counter takes from its series before it is read. */
+  readonly #taken = new Map<object, (() => void)[]>();
 
   readonly scrapes = this.#counter('scrapes_total', 'Scrapes of engines by outcome', ['pool', 'outcome']);
   readonly scrapeSeconds = new Histogram({
@@ -38,6 +104,8 @@ export class Metrics {
     registers: [this.registry],
   });
   readonly syncBytes = this.#counter('sync_bytes_total', 'Bytes of reports and answers', ['direction']);
+  readonly syncBytesIn = this.series(this.syncBytes, { direction: 'in' });
+  readonly syncBytesOut = this.series(this.syncBytes, { direction: 'out' });
   readonly eventLoopDelay = this.#gauge(
     'event_loop_delay_seconds',
     'How late the process got to what was due, 99 % of the time since this was asked last: what a sync waits beside its own duration',
@@ -133,8 +201,32 @@ export class Metrics {
   );
   readonly bytesPerToken = this.#gauge('bytes_per_token', 'Prompt bytes per token, 0 = not known yet', ['pool']);
 
+  /**
+   * All of it as text, in pieces: with a thousand endpoints the whole takes longer than a sync may wait.
+   */
+  async text(): Promise<string> {
+    const texts: string[] = [];
+    const breaks = new Breaks();
+    for (const { name } of this.registry.getMetricsAsArray()) {
+      texts.push(await this.registry.getSingleMetricAsString(name));
+      await breaks.between();
+    }
+    return `${texts.join('\n\n')}\n`;
+  }
+
+  /** A counter's series with these labels, for those that are counted often. It begins at 0 when it is first read. */
+  series<L extends string>(counter: Counter<L>, labels: Record<L, string>): Series {
+    const series = new Series();
+    this.#taken.get(counter)?.push(() => counter.inc(labels, series.take()));
+    return series;
+  }
+
   #counter<L extends string>(name: string, help: string, labelNames: readonly L[]): Counter<L> {
-    return new Counter({ name: PREFIX + name, help, labelNames, registers: [this.registry] });
+    const taken: (() => void)[] = [];
+    const collect = (): void => taken.forEach((take) => take());
+    const counter = new Counter({ name: PREFIX + name, help, labelNames, registers: [this.registry], collect });
+    this.#taken.set(counter, taken);
+    return counter;
   }
 
   #gauge<L extends string>(name: string, help: string, labelNames: readonly L[]): Gauge<L> {

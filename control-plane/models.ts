@@ -22,7 +22,7 @@ interface Asked {
 
 export interface ModelNamesEvents {
   /** A page of an engine; fails with FetchError. */
-  fetch(endpoint: string, path: string): Promise<Buffer>;
+  fetch(endpoint: string, path: string): Promise<string>;
   /** What `records` gives is something else now. */
   changed(): void;
   asked(outcome: 'ok' | 'failed'): void;
@@ -96,7 +96,7 @@ export class ModelNames {
     }
     asked.looks++;
     if (asked.groups !== null || asked.isBusy) {
-      if (asked.looks === LIMITS.modelsLooks) this.#merge();
+      if (asked.looks === LIMITS.modelsLooks && this.#groups === null) this.#merge();
       return;
     }
     // One that gave up is asked again now and then: it may have been refused for a reason that ends.
@@ -121,8 +121,7 @@ export class ModelNames {
 
   async #ask(endpoint: string, asked: Asked): Promise<void> {
     try {
-      const page = await this.#events.fetch(endpoint, '/v1/models');
-      asked.groups = readModels(page.toString());
+      asked.groups = readModels(await this.#events.fetch(endpoint, '/v1/models'));
       this.#events.asked('ok');
     } catch (error) {
       this.#events.asked('failed');

@@ -1,13 +1,15 @@
 // One pool: its settings, endpoints, scraped metrics, table of touches and gateways, held together. Everything a gateway is
 // told about a pool is made here; sync.ts only carries it.
 import type { PoolSettings } from './annotations.ts';
+import { Breaks } from './breaks.ts';
 import { CAPACITY_TOKENS_UNKNOWN, LearnedCapacity } from './capacity.ts';
 import type { Clock } from './clock.ts';
 import type { EndpointConfig, PoolConfig } from './config.ts';
-import { policyKeyOf, POLICY_CODES } from './engine/frames.ts';
+import { loadRecords, policyKeyOf, POLICY_CODES } from './engine/frames.ts';
 import type {
   AdapterRecord,
   EndpointRecord,
+  LoadRows,
   MetricsRecord,
   PolicyName,
   PoolRecord,
@@ -20,13 +22,14 @@ import { readKvEvents } from './kv-events/sources.ts';
 import { Learned } from './learned.ts';
 import { LIMITS } from './limits.ts';
 import type { Log } from './log.ts';
+import { PoolCounts } from './metrics.ts';
 import type { Metrics } from './metrics.ts';
 import type { EngineMetrics } from './metrics-text.ts';
 import { ModelNames } from './models.ts';
 import { Pods } from './pods.ts';
 import type { Pod, PodChange } from './pods.ts';
 import { Scraper } from './scrape.ts';
-import type { Gate } from './scrape.ts';
+import type { EngineState, Gate } from './scrape.ts';
 import type { PoolTable } from './table.ts';
 import { TouchLog } from './touch-log.ts';
 
@@ -58,6 +61,7 @@ export class Pool {
   readonly learned: Learned;
   readonly kvEvents: KvListener;
   readonly models: ModelNames;
+  readonly counts: PoolCounts;
   readonly #parts: PoolParts;
   #settings: PoolSettings;
   #configVersion = 0;
@@ -78,6 +82,7 @@ export class Pool {
     this.gateways = new Gateways(parts.clock.nowMs());
     this.log = new TouchLog(LIMITS.touchLogBytes);
     this.table = parts.table;
+    this.counts = new PoolCounts(parts.metrics, config.name);
     this.learned = new Learned(config.name, parts.metrics);
     this.#parts = parts;
     const { clock, log, metrics, gate, scrapeTimeoutMs } = parts;
@@ -89,13 +94,14 @@ export class Pool {
         this.models.look(endpoint, m.startedSeconds);
       },
       result: (_endpoint, outcome, seconds) => {
-        metrics.scrapes.inc({ pool, outcome });
+        if (outcome === 'ok') this.counts.scrapesOk.add(1);
+        else metrics.scrapes.inc({ pool, outcome });
         metrics.scrapeSeconds.observe({ pool }, seconds);
       },
       missing: (family) => metrics.missingFamilies.inc({ pool, family }),
     });
     this.models = new ModelNames(pool, log, {
-      fetch: (endpoint, path) => this.scraper.page(endpoint, path),
+      fetch: (endpoint, path) => this.scraper.page(endpoint, path, String),
       changed: () => this.#configVersion++,
       asked: (outcome) => metrics.modelLists.inc({ pool, outcome }),
     });
@@ -158,7 +164,8 @@ export class Pool {
   }
 
   async close(): Promise<void> {
-    await Promise.all([this.scraper.close(), this.kvEvents.close()]);
+    this.scraper.close();
+    await this.kvEvents.close();
   }
 
   /** Takes over the pod ids that a gateway knows from an earlier control plane. */
@@ -253,34 +260,36 @@ export class Pool {
   }
 
   /** What is known of all pods, also of those that were never scraped. */
-  metricsRecords(): MetricsRecord[] {
-    return this.pods.list().map((pod) => this.#metricsRecord(pod));
+  metricsRecords(nowMs: number): MetricsRecord[] {
+    return this.pods.list().map((pod) => this.#metricsRecord(pod, nowMs));
   }
 
   /** What was scraped after a scrape of that number, told pod by pod. */
-  putMetrics(scrapeNumber: number, put: PutMetrics): void {
+  putMetrics(scrapeNumber: number, nowMs: number, put: PutMetrics): void {
     this.scraper.eachAfter(scrapeNumber, (endpoint, state) => {
       const pod = this.pods.byEndpoint(endpoint);
       if (pod === undefined) return;
-      const { ageMs, stale } = this.scraper.ageMs(state);
-      put(pod.id, state, ageMs, stale);
+      const ageMs = this.scraper.ageMs(state, nowMs);
+      put(pod.id, state, ageMs, this.scraper.isStale(ageMs));
     });
   }
 
-  #metricsRecord(pod: Pod): MetricsRecord {
+  #metricsRecord(pod: Pod, nowMs: number): MetricsRecord {
     const state = this.scraper.state(pod.address.text);
     if (state === undefined) {
       const unknown = { running: null, waiting: null, kvUsage: null, ttftMs: 0, ttftRequests: 0 };
       return { podId: pod.id, ...unknown, ageMs: 0xffff_ffff, stale: true };
     }
     const { running, waiting, kvUsage, ttftMs, ttftRequests } = state;
-    const { ageMs, stale } = this.scraper.ageMs(state);
+    const ageMs = this.scraper.ageMs(state, nowMs);
+    const stale = this.scraper.isStale(ageMs);
     return { podId: pod.id, running, waiting, kvUsage, ttftMs, ttftRequests, ageMs, stale };
   }
 
   /** The adapters in use on the pods that were scraped since a scrape of that number. */
   adapterRecords(scrapeNumber: number): AdapterRecord[] {
     const records: AdapterRecord[] = [];
+    if (this.scraper.adaptersScrape <= scrapeNumber) return records;
     this.scraper.eachAfter(scrapeNumber, (endpoint, { adapterHashes }) => {
       if (adapterHashes.length === 0) return;
       const podId = this.pods.byEndpoint(endpoint)?.id;
@@ -289,11 +298,11 @@ export class Pool {
     return records;
   }
 
-  /** Sets the gauges that are derived from state, when somebody asks for them. */
-  collect(nowMs: number): void {
+  /** Sets the gauges that are derived from state, when somebody asks for them, in pieces. */
+  async collect(nowMs: number): Promise<void> {
     const { metrics } = this.#parts;
     const pool = this.name;
-    const stale = this.metricsRecords().filter((record) => record.stale).length;
+    const stale = this.metricsRecords(nowMs).filter((record) => record.stale).length;
     metrics.pods.set({ pool }, this.pods.list().length);
     metrics.podsStale.set({ pool }, stale);
     const live = this.gateways.list().filter((gateway) => this.gateways.isLive(gateway, nowMs));
@@ -303,7 +312,9 @@ export class Pool {
     metrics.touchLogBytes.set({ pool }, this.log.bytes);
     metrics.kvListening.set({ pool }, this.kvEvents.listening);
     metrics.bytesPerToken.set({ pool }, this.bytesPerToken);
+    const breaks = new Breaks();
     for (const pod of this.pods.list()) {
+      await breaks.between();
       const held = this.table.held(pod.id);
       metrics.tableBlocks.set({ pool, endpoint: pod.address.text }, held.blocks);
       metrics.tableBytes.set({ pool, endpoint: pod.address.text }, held.bytes);
@@ -327,9 +338,21 @@ export class Pool {
     }
   }
 
+  #engineState(engine: EngineState, nowMs: number): object {
+    const ageMs = this.scraper.ageMs(engine, nowMs);
+    return { ...engine, ageMs, stale: this.scraper.isStale(ageMs) };
+  }
+
+  /** What all gateways have in hand, by pod. */
+  #loads(nowMs: number): Map<number, { inFlight: number; prefillTokens: number; usedTokens: number }> {
+    const rows: LoadRows = { count: 0, numbers: new Float64Array(0) };
+    this.gateways.loadOfOthers(null, this.pods.ids(), nowMs, rows);
+    return new Map(loadRecords(rows).map((record) => [record.podId, record]));
+  }
+
   /** What /v1/state shows of the pool. The secret is not part of it. */
   state(nowMs: number): object {
-    const loads = new Map(this.gateways.loadOfOthers(null, this.pods.ids(), nowMs).map((load) => [load.podId, load]));
+    const loads = this.#loads(nowMs);
     return {
       name: this.name,
       hash: this.hash.toString(16).padStart(16, '0'),
@@ -353,7 +376,7 @@ export class Pool {
           usage: this.learned.endpoint(pod.address.text),
           kvEvents: this.kvEvents.state(pod.address.text),
           load: load === undefined ? { inFlight: 0, prefillTokens: 0, usedTokens: 0 } : load,
-          metrics: engine === undefined ? null : { ...engine, ...this.scraper.ageMs(engine) },
+          metrics: engine === undefined ? null : this.#engineState(engine, nowMs),
         };
       }),
       usage: this.learned.kinds(),

@@ -1,9 +1,8 @@
 // Scrapes the engines' /metrics: each endpoint once an interval, the endpoints spread over it, no more than a bounded number
 // at once, on connections that stay open. A scrape that fails changes nothing but the age of what is known: whether a pod
 // can serve is for Envoy's health checks and the filter to find out, not for its metrics.
-import { Agent } from 'undici';
 import type { Clock } from './clock.ts';
-import { FetchError, fetchPage } from './fetch-page.ts';
+import { FetchError, Pages } from './fetch-page.ts';
 import type { FetchFailure } from './fetch-page.ts';
 import { LIMITS } from './limits.ts';
 import type { Log } from './log.ts';
@@ -53,6 +52,8 @@ interface Target {
   timer: NodeJS.Timeout | undefined;
   dueMs: number;
   isBusy: boolean;
+  /** It is not wanted any more; another of the same endpoint may be. */
+  isGone: boolean;
 }
 
 function emptyState(): EngineState {
@@ -104,10 +105,11 @@ export class Scraper {
   readonly #log: Log;
   readonly #gate: Gate;
   readonly #events: ScrapeEvents;
-  readonly #agent: Agent;
+  readonly #pages = new Pages();
   readonly #targets = new Map<string, Target>();
   #isClosed = false;
   #scrapes = 0;
+  #adaptersScrape = 0;
   /** The targets of the last scrapes, newest last. */
   #order: Target[] = [];
 
@@ -118,7 +120,6 @@ export class Scraper {
     this.#log = log;
     this.#gate = gate;
     this.#events = events;
-    this.#agent = new Agent({ connections: 1, pipelining: 1, keepAliveTimeout: intervalMs * 2 + 1_000 });
   }
 
   /** Sets how often each is scraped. All of them are due within one new interval, spread over it. */
@@ -139,8 +140,10 @@ export class Scraper {
     for (const [endpoint, target] of this.#targets) {
       if (wanted.has(endpoint)) continue;
       clearTimeout(target.timer);
+      target.isGone = true;
       this.#targets.delete(endpoint);
     }
+    this.#pages.keep(wanted);
     const fresh = endpoints.filter((endpoint) => !this.#targets.has(endpoint));
     fresh.forEach((endpoint, index) => {
       const target: Target = {
@@ -151,6 +154,7 @@ export class Scraper {
         timer: undefined,
         dueMs: this.#clock.nowMs() + (index * this.#intervalMs) / fresh.length,
         isBusy: false,
+        isGone: false,
       };
       this.#targets.set(endpoint, target);
       this.#schedule(target);
@@ -172,7 +176,7 @@ export class Scraper {
     for (let i = from; i < this.#order.length; i++) {
       const target = this.#order[i] as Target;
       const isLast = target.state.scrapeNumber === this.#scrapes - this.#order.length + i + 1;
-      if (isLast && this.#targets.get(target.endpoint) === target) take(target.endpoint, target.state);
+      if (isLast && !target.isGone) take(target.endpoint, target.state);
     }
   }
 
@@ -181,16 +185,24 @@ export class Scraper {
     return this.#scrapes;
   }
 
-  /** Age of what is known, and whether it is too old to be relied upon. */
-  ageMs(state: EngineState): { ageMs: number; stale: boolean } {
-    if (state.scrapedMs === 0) return { ageMs: 0xffff_ffff, stale: true };
-    const ageMs = Math.min(Math.max(0, Math.round(this.#clock.nowMs() - state.scrapedMs)), 0xffff_ffff);
-    return { ageMs, stale: ageMs > this.#intervalMs * LIMITS.scrapeStaleIntervals + this.#timeoutMs };
+  /** The number of the last good scrape of an engine with adapters in use, 0 = there was none. */
+  get adaptersScrape(): number {
+    return this.#adaptersScrape;
   }
 
-  /** A page of an engine, over the connection that scrapes use. Fails with FetchError. */
-  async page(endpoint: string, path: string): Promise<Buffer> {
-    return fetchPage(this.#agent, `http://${endpoint}`, path, this.#timeoutMs);
+  /** Age of what is known at a time. */
+  ageMs({ scrapedMs }: EngineState, nowMs: number): number {
+    return scrapedMs === 0 ? WIRE_NUMBER_MAX : Math.min(Math.max(0, Math.round(nowMs - scrapedMs)), WIRE_NUMBER_MAX);
+  }
+
+  /** Whether what is so old is too old to be relied upon. */
+  isStale(ageMs: number): boolean {
+    return ageMs > this.#intervalMs * LIMITS.scrapeStaleIntervals + this.#timeoutMs;
+  }
+
+  /** What is made of a page of an engine, over a connection that scrapes use. Fails with FetchError. */
+  async page<T>(endpoint: string, path: string, read: (page: Buffer) => T): Promise<T> {
+    return this.#pages.get(endpoint, path, this.#timeoutMs, read);
   }
 
   #schedule(target: Target): void {
@@ -226,13 +238,13 @@ export class Scraper {
       this.#gate.leave();
       target.isBusy = false;
     }
-    if (this.#isClosed || this.#targets.get(target.endpoint) !== target) return;
+    if (this.#isClosed || target.isGone) return;
     if (outcome !== 'ok') this.#fail(target, outcome);
     this.#events.result(target.endpoint, outcome, (performance.now() - startedMs) / 1000);
   }
 
   async #fetch(endpoint: string): Promise<EngineMetrics | null> {
-    const metrics = readMetrics(await this.page(endpoint, '/metrics'));
+    const metrics = await this.page(endpoint, '/metrics', readMetrics);
     if (metrics.running === null && metrics.waiting === null && metrics.kvUsage === null) {
       return null;
     }
@@ -240,7 +252,7 @@ export class Scraper {
   }
 
   #take(target: Target, metrics: EngineMetrics): void {
-    if (this.#targets.get(target.endpoint) !== target) return;
+    if (target.isGone) return;
     const { state } = target;
     if (state.failuresInRow > 0) {
       this.#log.info('scrape works again', { endpoint: target.endpoint, failures: state.failuresInRow });
@@ -260,6 +272,7 @@ export class Scraper {
     state.adapterHashes = metrics.adapters.slice(0, LIMITS.adaptersPerPod).map(adapterHash);
     state.scrapedMs = this.#clock.nowMs();
     state.scrapeNumber = ++this.#scrapes;
+    if (state.adapterHashes.length > 0) this.#adaptersScrape = this.#scrapes;
     this.#order.push(target);
     if (this.#order.length > 8 * LIMITS.pods) this.#order = this.#order.slice(-4 * LIMITS.pods);
     state.failuresInRow = 0;
@@ -276,10 +289,10 @@ export class Scraper {
     }
   }
 
-  async close(): Promise<void> {
+  close(): void {
     this.#isClosed = true;
     for (const target of this.#targets.values()) clearTimeout(target.timer);
-    await this.#agent.destroy();
+    this.#pages.close();
   }
 }
 

@@ -152,9 +152,10 @@ export async function startControlPlane(
       if (!isActive) throw new ControlPlaneError('WARMPATH_STANDBY', 'another replica is active');
       return sync.answer(body);
     },
+    sent: (answer) => sync?.sent(answer),
     state,
     notReady: () => (isWarm ? null : 'the pools are being read'),
-    collect: () => {
+    collect: async () => {
       // Endpoints come and go; the gauges of those that are gone must not stay.
       metrics.tableBlocks.reset();
       metrics.tableBytes.reset();
@@ -164,7 +165,7 @@ export async function startControlPlane(
       metrics.active.set(isActive ? 1 : 0);
       metrics.eventLoopDelay.set(Math.max(0, delay.percentile(99) / 1e9 - DELAY_RESOLUTION_MS / 1000));
       delay.reset();
-      for (const pool of pools) pool.collect(clock.nowMs());
+      for (const pool of pools) await pool.collect(clock.nowMs());
     },
   };
   const onInternal = (error: unknown): void =>

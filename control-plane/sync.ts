@@ -6,10 +6,10 @@
 //   - a delta with the load of the other gateways, the scraped metrics and the acknowledgement of its touches;
 //   - the other gateways' touches since its last sequence, or a snapshot when it asked for one or lagged too far.
 // The sequence stands in every frame and says how far the gateway is once it has applied that frame and those before it.
+import { AnswerBody } from './answer-body.ts';
 import type { Clock } from './clock.ts';
 import { FRAME_BYTES_MAX, FrameError } from './engine/frames.ts';
-import type { Frame, Frames, FrameToWrite, TouchChunk } from './engine/frames.ts';
-import type { OutcomeRecord } from './engine/outcomes.ts';
+import type { Frame, Frames, FrameToWrite, LoadRows, TouchChunk } from './engine/frames.ts';
 import { ControlPlaneError, frameErrorCode } from './errors.ts';
 import type { Gateway } from './gateways.ts';
 import { LIMITS } from './limits.ts';
@@ -20,8 +20,13 @@ import type { Pool } from './pool.ts';
 interface Report {
   frame: Frame;
   chunk: TouchChunk | null;
+  load: LoadRows | null;
   pool: Pool;
 }
+
+type Read = Pick<Report, 'frame' | 'chunk' | 'load'> & { bytes: number };
+
+const noLoad = (): LoadRows => ({ count: 0, numbers: new Float64Array(0) });
 
 /** What a frame of touches needs beside the touches. */
 const TOUCH_FRAME_BYTES = FRAME_BYTES_MAX - 256;
@@ -34,6 +39,9 @@ export class Sync {
   readonly #metrics: Metrics;
   readonly #log: Log;
   readonly #answer = new AnswerBody();
+  /** Load of a body's first report, which is mostly the only one, and that of the others in an answer. */
+  readonly #firstLoad = noLoad();
+  readonly #othersLoad = noLoad();
 
   constructor(epoch: bigint, frames: Frames, pools: Pool[], clock: Clock, metrics: Metrics, log: Log) {
     this.#epoch = epoch;
@@ -61,17 +69,24 @@ export class Sync {
     this.#answer.begin();
     for (const report of reports) this.#answerOne(report, nowMs);
     const answer = this.#answer.take();
-    this.#metrics.syncBytes.inc({ direction: 'in' }, body.length);
-    this.#metrics.syncBytes.inc({ direction: 'out' }, answer.length);
+    this.#metrics.syncBytesIn.add(body.length);
+    this.#metrics.syncBytesOut.add(answer.length);
     this.#metrics.syncSeconds.observe((performance.now() - startedMs) / 1000);
     return answer;
+  }
+
+  /** An answer has been sent and its memory may be used again. One that is not given back stays as it is. */
+  sent(answer: Buffer): void {
+    this.#answer.give(answer);
   }
 
   #read(body: Uint8Array, nowMs: number): Report[] {
     if (body.length === 0) throw new ControlPlaneError('WARMPATH_FRAME_SHORT', 'the body is empty');
     const reports: Report[] = [];
     for (let at = 0; at < body.length;) {
-      const { frame, chunk, bytes } = this.#readFrame(body.subarray(at), at, nowMs);
+      const load = reports.length === 0 ? this.#firstLoad : noLoad();
+      const { bytes, ...read } = this.#readFrame(body.subarray(at), at, nowMs, load);
+      const { frame } = read;
       if (frame.kind !== 'report') {
         throw new ControlPlaneError('WARMPATH_REPORT_EXPECTED', `the frame at byte ${at} is a ${frame.kind}`);
       }
@@ -85,18 +100,20 @@ export class Sync {
         const message = `pool ${pool.name} has ${LIMITS.gateways} gateways already`;
         throw new ControlPlaneError('WARMPATH_GATEWAYS_TOO_MANY', message);
       }
-      reports.push({ frame, chunk, pool });
+      reports.push({ ...read, pool });
       at += bytes;
     }
     return reports;
   }
 
-  #readFrame(body: Uint8Array, at: number, nowMs: number): { frame: Frame; chunk: TouchChunk | null; bytes: number } {
+  #readFrame(body: Uint8Array, at: number, nowMs: number, into: LoadRows): Read {
     try {
       const code = this.#frames.check(body);
       if (code !== 'ok') throw new FrameError(code);
       this.#frames.clampTouchTimes(nowMs + LIMITS.clockSkewMs);
-      return { frame: this.#frames.read(false), chunk: this.#frames.touchChunk(), bytes: this.#frames.bytes() };
+      const load = this.#frames.readLoad(into) ? into : null;
+      const [frame, chunk, bytes] = [this.#frames.read(false), this.#frames.touchChunk(), this.#frames.bytes()];
+      return { frame, chunk, load, bytes };
     } catch (error) {
       if (!(error instanceof FrameError)) throw error;
       throw new ControlPlaneError(frameErrorCode(error.code), `the frame at byte ${at} is refused: ${error.code}`);
@@ -121,11 +138,11 @@ export class Sync {
     this.#compose(report, gateway, nowMs);
   }
 
-  #takeIn({ frame, chunk, pool }: Report, gateway: Gateway, nowMs: number): void {
+  #takeIn({ frame, chunk, load, pool }: Report, gateway: Gateway, nowMs: number): void {
     gateway.reports++;
     gateway.workers = frame.gateway?.workers ?? 0;
     gateway.settingsVersion = frame.epoch === this.epoch ? frame.settingsVersion : 0;
-    if (frame.load) pool.gateways.setLoad(gateway, frame.load, nowMs);
+    if (load !== null) pool.gateways.setLoad(gateway, load, nowMs);
     this.#takeTouches(pool, gateway, frame, chunk);
     // The report after those of its table: all of it has come.
     if (frame.epoch === this.epoch && !frame.flags.includes('table')) gateway.tableAskedMs = 0;
@@ -133,7 +150,7 @@ export class Sync {
     if (outcomes === undefined) return;
     if (gateway.setsLevel) pool.learned.ratio.adopt(outcomes.bytesPerToken, outcomes.ratioTokens);
     const { pods, kinds } = pool.gateways.outcomesSince(gateway, outcomes);
-    for (const rise of pods) this.#countOutcome(pool, rise);
+    for (const rise of pods) pool.counts.takeOutcome(rise);
     pool.takeOutcomes(pods);
     for (const rise of kinds) pool.learned.takeKind(rise);
   }
@@ -161,21 +178,8 @@ export class Sync {
 
   #apply(pool: Pool, chunk: TouchChunk): void {
     const skipped = pool.table.apply(chunk);
-    this.#metrics.touches.inc({ pool: pool.name }, chunk.records);
+    pool.counts.touches.add(chunk.records);
     if (skipped > 0) this.#metrics.touchesSkipped.inc({ pool: pool.name }, skipped);
-  }
-
-  #countOutcome(pool: Pool, rise: OutcomeRecord): void {
-    const { requests, completionTokens, ttftSeconds, ttftCount } = this.#metrics;
-    const labels = { pool: pool.name };
-    requests.inc({ ...labels, outcome: 'ok' }, rise.ok);
-    requests.inc({ ...labels, outcome: 'client-error' }, rise.clientErrors);
-    requests.inc({ ...labels, outcome: 'server-error' }, rise.serverErrors);
-    requests.inc({ ...labels, outcome: 'reset' }, rise.resets);
-    requests.inc({ ...labels, outcome: 'elsewhere' }, rise.elsewhere);
-    completionTokens.inc(labels, rise.completionTokens);
-    ttftSeconds.inc(labels, rise.ttftMsSum / 1000);
-    ttftCount.inc(labels, rise.ttftCount);
   }
 
   #compose({ frame, pool }: Report, gateway: Gateway, nowMs: number): void {
@@ -207,10 +211,13 @@ export class Sync {
     const scrapesTold = isWhole ? 0 : gateway.scrapesTold;
     const adapters = pool.adapterRecords(scrapesTold);
     gateway.scrapesTold = pool.scraper.scrapes;
+    pool.gateways.loadOfOthers(gateway, pool.pods.ids(), nowMs, this.#othersLoad);
     this.#add({
       ...head,
-      putLoad: (put) => pool.gateways.putLoadOfOthers(gateway, pool.pods.ids(), nowMs, put),
-      ...(isWhole ? { metrics: pool.metricsRecords() } : { putMetrics: (put) => pool.putMetrics(scrapesTold, put) }),
+      loadRows: this.#othersLoad,
+      ...(isWhole
+        ? { metrics: pool.metricsRecords(nowMs) }
+        : { putMetrics: (put) => pool.putMetrics(scrapesTold, nowMs, put) }),
       gateway: {
         name: gateway.name,
         incarnation: gateway.incarnation,
@@ -225,7 +232,7 @@ export class Sync {
       const { chunks, reaches } = pool.log.since(reached, gateway.name, LIMITS.syncTouchBytes);
       if (reaches > reached) this.#touches({ ...head, sequence: reaches }, chunks, reached);
     }
-    this.#metrics.syncs.inc({ pool: pool.name, answer: wantsSnapshot ? 'snapshot' : 'delta' });
+    (wantsSnapshot ? pool.counts.snapshots : pool.counts.deltas).add(1);
   }
 
   #add(frame: FrameToWrite): void {
@@ -262,36 +269,6 @@ export class Sync {
       const sequence = index === groups.length - 1 ? head.sequence : reached;
       this.#add({ ...head, sequence, touches: [], touchChunks: group });
     });
-  }
-}
-
-/** Puts an answer together in room that is kept for it, so that a whole one is copied once. */
-class AnswerBody {
-  readonly #room = Buffer.allocUnsafeSlow(2 * FRAME_BYTES_MAX);
-  #at = 0;
-  #full: Buffer[] = [];
-
-  /** What an answer that came to nothing has left goes. */
-  begin(): void {
-    this.#at = 0;
-    this.#full = [];
-  }
-
-  add(frame: Uint8Array): void {
-    if (frame.length > this.#room.length - this.#at) this.#full.push(this.#rest());
-    this.#room.set(frame, this.#at);
-    this.#at += frame.length;
-  }
-
-  take(): Buffer {
-    const last = this.#rest();
-    return this.#full.length === 0 ? last : Buffer.concat([...this.#full, last]);
-  }
-
-  #rest(): Buffer {
-    const rest = Buffer.from(this.#room.subarray(0, this.#at));
-    this.#at = 0;
-    return rest;
   }
 }
 

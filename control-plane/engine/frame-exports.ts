@@ -1,7 +1,5 @@
 // The functions of engine.wasm that frames.ts calls, with their types as WebAssembly passes them: u64 as bigint, everything
 // else as number, bool as 0 or 1. Unsigned numbers arrive signed; frames.ts puts that right.
-import type { PutLoad } from './records.ts';
-
 export interface FrameExports {
   readonly memory: { readonly buffer: ArrayBuffer };
   framePoolHashOf(name: number, nameBytes: number): bigint;
@@ -133,7 +131,14 @@ export interface FrameExports {
     capacityTokens: number,
     startedSeconds: number,
   ): number;
-  writeLoad(...load: Parameters<PutLoad>): number;
+  writeLoad(
+    podId: number,
+    inFlight: number,
+    prefillTokens: number,
+    usedTokens: number,
+    ageMs: number,
+    slowness: number,
+  ): number;
   writeMetrics(
     podId: number,
     running: number,

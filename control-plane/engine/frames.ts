@@ -4,17 +4,17 @@ import type { FrameExports } from './frame-exports.ts';
 import { KEY_SOURCES } from './policies.ts';
 import { readOutcomes, writeOutcomes } from './outcomes.ts';
 import type { OutcomesRecord } from './outcomes.ts';
-import { POOL_MODES, TOOLS_POSITIONS } from './records.ts';
+import { LOAD_FIELDS, POOL_MODES, TOOLS_POSITIONS } from './records.ts';
 import type {
   AdapterRecord,
   AliasRecord,
   EndpointRecord,
   GatewayRecord,
   LoadRecord,
+  LoadRows,
   MetricsKnown,
   MetricsRecord,
   PoolRecord,
-  PutLoad,
   PutMetrics,
   TouchChunk,
   TouchRecord,
@@ -43,6 +43,7 @@ export type FrameErrorName = (typeof FRAME_ERRORS)[number];
 
 export const FRAME_FLAGS = { wantSnapshot: 1, more: 2, wantTable: 4, table: 8 } as const;
 export type FrameFlag = keyof typeof FRAME_FLAGS;
+const FRAME_FLAG_NAMES = Object.keys(FRAME_FLAGS) as FrameFlag[];
 
 export * from './policies.ts';
 export * from './records.ts';
@@ -69,10 +70,10 @@ export interface Frame extends FrameHead {
   aliases?: AliasRecord[];
 }
 
-/** A frame to be written; touches may also be given as chunks of frames that were read, and long lists record by record. */
+/** A frame to be written; touches may also be given as chunks of frames that were read, load as rows, and metrics record by record. */
 export interface FrameToWrite extends Frame {
   touchChunks?: TouchChunk[];
-  putLoad?: (put: PutLoad) => void;
+  loadRows?: LoadRows;
   putMetrics?: (put: PutMetrics) => void;
 }
 
@@ -188,7 +189,7 @@ export class Frames {
       sequence: u64(wasm.frameSequence()),
       poolHash: u64(wasm.framePool()),
       settingsVersion: u32(wasm.frameSettingsVersion()),
-      flags: (Object.keys(FRAME_FLAGS) as FrameFlag[]).filter((flag) => (flags & FRAME_FLAGS[flag]) !== 0),
+      flags: FRAME_FLAG_NAMES.filter((flag) => (flags & FRAME_FLAGS[flag]) !== 0),
     };
   }
 
@@ -207,17 +208,17 @@ export class Frames {
     return u32(this.#wasm.touchesTake(pool, this.#input, chunk.records));
   }
 
-  /** The current frame as an object, its touches left out where they are wanted as a chunk only. */
-  read(hasTouches = true): Frame {
+  /** The current frame as an object, without its touches and its load where they are wanted as a chunk and as rows. */
+  read(isWhole = true): Frame {
     const wasm = this.#wasm;
     const frame: Frame = this.head();
     if (wasm.frameHas(SECTION_POOL)) frame.pool = this.#readPool();
     const secret = wasm.frameSecret();
     if (secret !== 0) frame.secret = this.#copy(secret, 32);
     if (wasm.frameHas(SECTION.endpoints)) frame.endpoints = this.#list(SECTION.endpoints, (i) => this.#readEndpoint(i));
-    if (wasm.frameHas(SECTION.load)) frame.load = this.#list(SECTION.load, (i) => this.#readLoad(i));
+    if (isWhole && wasm.frameHas(SECTION.load)) frame.load = this.#list(SECTION.load, (i) => this.#readLoad(i));
     if (wasm.frameHas(SECTION.metrics)) frame.metrics = this.#list(SECTION.metrics, (i) => this.#readMetrics(i));
-    if (hasTouches && wasm.frameHas(SECTION.touches)) frame.touches = this.readTouches();
+    if (isWhole && wasm.frameHas(SECTION.touches)) frame.touches = this.readTouches();
     if (wasm.frameHas(SECTION.outcomes)) frame.outcomes = readOutcomes(wasm);
     if (wasm.frameHas(SECTION_GATEWAY)) frame.gateway = this.#readGateway();
     if (wasm.frameHas(SECTION.aliases)) {
@@ -286,6 +287,25 @@ export class Frames {
     };
   }
 
+  /** The load of the current frame; false when it says nothing of it. */
+  readLoad(into: LoadRows): boolean {
+    const wasm = this.#wasm;
+    if (!wasm.frameHas(SECTION.load)) return false;
+    const count = wasm.frameCount(SECTION.load);
+    if (into.numbers.length < count * LOAD_FIELDS) into.numbers = new Float64Array(count * LOAD_FIELDS * 2);
+    into.count = count;
+    const { numbers } = into;
+    for (let i = 0, at = 0; i < count; i++, at += LOAD_FIELDS) {
+      numbers[at] = u32(wasm.loadPodId(i));
+      numbers[at + 1] = u32(wasm.loadInFlight(i));
+      numbers[at + 2] = u32(wasm.loadPrefillTokens(i));
+      numbers[at + 3] = u32(wasm.loadUsedTokens(i));
+      numbers[at + 4] = u32(wasm.loadAgeMs(i));
+      numbers[at + 5] = wasm.loadSlowness(i);
+    }
+    return true;
+  }
+
   #readMetrics(i: number): MetricsRecord {
     const wasm = this.#wasm;
     const flags = wasm.metricsFlags(i);
@@ -345,7 +365,7 @@ export class Frames {
     if (frame.secret) this.#writeSecret(frame.secret);
     if (frame.endpoints) this.#section(SECTION.endpoints, frame.endpoints, (r) => this.#writeEndpoint(r));
     if (frame.load) this.#section(SECTION.load, frame.load, (r) => this.#writeLoad(r));
-    if (frame.putLoad) this.#putAll(SECTION.load, frame.putLoad, this.#putLoad);
+    if (frame.loadRows) this.#writeLoadRows(frame.loadRows);
     if (frame.metrics)
       this.#section(SECTION.metrics, frame.metrics, (r) => this.#writeMetrics(r.podId, r, r.ageMs, r.stale));
     if (frame.putMetrics) this.#putAll(SECTION.metrics, frame.putMetrics, this.#putMetrics);
@@ -371,9 +391,6 @@ export class Frames {
     fits(this.#wasm.writeSection(type));
     all(put);
   }
-
-  readonly #putLoad: PutLoad = (podId, inFlight, prefillTokens, usedTokens, ageMs, slowness) =>
-    fits(this.#wasm.writeLoad(podId, inFlight, prefillTokens, usedTokens, ageMs, slowness));
 
   readonly #putMetrics: PutMetrics = (podId, known, ageMs, stale) =>
     fits(this.#writeMetrics(podId, known, ageMs, stale));
@@ -419,13 +436,27 @@ export class Frames {
     return this.#wasm.writeLoad(r.podId, r.inFlight, r.prefillTokens, r.usedTokens, r.ageMs, r.slowness);
   }
 
+  #writeLoadRows({ count, numbers: n }: LoadRows): void {
+    const wasm = this.#wasm;
+    fits(wasm.writeSection(SECTION.load));
+    for (let i = 0, at = 0; i < count; i++, at += LOAD_FIELDS) {
+      const podId = n[at] as number;
+      const inFlight = n[at + 1] as number;
+      const prefillTokens = n[at + 2] as number;
+      const usedTokens = n[at + 3] as number;
+      fits(wasm.writeLoad(podId, inFlight, prefillTokens, usedTokens, n[at + 4] as number, n[at + 5] as number));
+    }
+  }
+
   #writeMetrics(podId: number, r: MetricsKnown, ageMs: number, stale: boolean): number {
     const flags =
       (r.running === null ? 0 : METRICS.running) |
       (r.waiting === null ? 0 : METRICS.waiting) |
       (r.kvUsage === null ? 0 : METRICS.kvUsage) |
       (stale ? METRICS.stale : 0);
-    const [running, waiting, kvUsage] = [r.running ?? 0, r.waiting ?? 0, r.kvUsage ?? 0];
+    const running = r.running ?? 0;
+    const waiting = r.waiting ?? 0;
+    const kvUsage = r.kvUsage ?? 0;
     return this.#wasm.writeMetrics(podId, running, waiting, kvUsage, ageMs, flags, r.ttftMs, r.ttftRequests);
   }
 

@@ -53,6 +53,26 @@ export interface OutcomesRecord {
   kinds: OutcomeKindRecord[];
 }
 
+/** One shape for all: hundreds of thousands of these are kept and compared. */
+const NO_OUTCOME: OutcomeRecord = {
+  podId: 0,
+  resets: 0,
+  ttftMsSum: 0,
+  ok: 0,
+  clientErrors: 0,
+  serverErrors: 0,
+  elsewhere: 0,
+  promptBytes: 0,
+  promptTokens: 0,
+  predictedCachedTokens: 0,
+  actualCachedTokens: 0,
+  completionTokens: 0,
+  ttftCount: 0,
+  confirmed: 0,
+  contradicted: 0,
+  exceeded: 0,
+};
+
 const total = (value: bigint): number => Number(BigInt.asUintN(64, value));
 
 export function readOutcomes(wasm: FrameExports): OutcomesRecord {
@@ -65,15 +85,14 @@ export function readOutcomes(wasm: FrameExports): OutcomesRecord {
 }
 
 function readPod(wasm: FrameExports, i: number): OutcomeRecord {
-  const totals = Object.fromEntries(
-    OUTCOME_COUNTERS.map((counter, index) => [counter, total(wasm.outcomeTotal(i, index))]),
-  ) as Record<OutcomeCounter, number>;
-  return {
-    podId: wasm.outcomePodId(i) >>> 0,
-    resets: wasm.outcomeResets(i) >>> 0,
-    ttftMsSum: wasm.outcomeTtftMsSum(i),
-    ...totals,
-  };
+  const record: OutcomeRecord = { ...NO_OUTCOME };
+  record.podId = wasm.outcomePodId(i) >>> 0;
+  record.resets = wasm.outcomeResets(i) >>> 0;
+  record.ttftMsSum = wasm.outcomeTtftMsSum(i);
+  for (let index = 0; index < OUTCOME_COUNTERS.length; index++) {
+    record[OUTCOME_COUNTERS[index] as OutcomeCounter] = total(wasm.outcomeTotal(i, index));
+  }
+  return record;
 }
 
 function readKind(wasm: FrameExports, i: number): OutcomeKindRecord {

@@ -90,15 +90,26 @@ export interface GatewayRecord {
   name: string;
 }
 
-/** Takes the fields of a load record, one pod after the other. */
-export type PutLoad = (
-  podId: number,
-  inFlight: number,
-  prefillTokens: number,
-  usedTokens: number,
-  ageMs: number,
-  slowness: number,
-) => void;
+/** Load records as plain numbers, the fields of LoadRecord in its order, one pod after the other. */
+export interface LoadRows {
+  count: number;
+  numbers: Float64Array;
+}
+export const LOAD_FIELDS = 6;
+
+export function loadRecords({ count, numbers }: LoadRows): LoadRecord[] {
+  return Array.from({ length: count }, (_, i) => {
+    const [podId = 0, inFlight = 0, prefillTokens = 0, usedTokens = 0, ageMs = 0, slowness = 0] = numbers.subarray(
+      i * LOAD_FIELDS,
+    );
+    return { podId, inFlight, prefillTokens, usedTokens, ageMs, slowness };
+  });
+}
+
+export function loadRows(records: LoadRecord[]): LoadRows {
+  const numbers = records.flatMap((r) => [r.podId, r.inFlight, r.prefillTokens, r.usedTokens, r.ageMs, r.slowness]);
+  return { count: records.length, numbers: Float64Array.from(numbers) };
+}
 
 /** Takes what is known of one pod from its metrics. */
 export type PutMetrics = (podId: number, known: MetricsKnown, ageMs: number, stale: boolean) => void;

@@ -25,3 +25,22 @@ test('metrics are told once a scrape, and all of them beside new settings', asyn
   expect(await told()).toBe(2);
   expect(await told()).toBe(0);
 });
+
+test('syncs are answered while the metrics of many endpoints are being written, and two who ask at once read the same', async () => {
+  const endpoints = Array.from({ length: 1000 }, (_, i) => `127.1.${i >> 8}.${i & 255}:9`);
+  const pool = { name: 'chat', endpoints, scrapeIntervalMs: 600_000 };
+  const controlPlane = await startControlPlane({ port: 0, pools: [pool], scrapeTimeoutMs: 50 });
+  onTestFinished(() => controlPlane.close());
+  const gateway = new FakeGateway(frames, 'gw-1', 'chat');
+  await gateway.sync(controlPlane.url);
+  let isWritten = false;
+  const page = async (): Promise<string> => (await fetch(`${controlPlane.url}/metrics`)).text();
+  const pages = Promise.all([page(), page()]).finally(() => (isWritten = true));
+  let syncs = 0;
+  for (; !isWritten; syncs++) await gateway.sync(controlPlane.url);
+  const [one, two] = await pages;
+  expect(one.match(/^warmpath_table_blocks\{/gm)).toHaveLength(1000);
+  expect(one).toBe(two);
+  // One turn of the loop is one page at least; in one go there would be room for a sync before it and one after.
+  expect(syncs).toBeGreaterThan(4);
+});

@@ -187,7 +187,7 @@ test('what is learned of bytes per token and of capacity is handed out, and come
   expect(joined?.pool?.bytesPerToken).toBe(3);
   expect(joined?.endpoints?.map((e) => e.capacityTokens)).toEqual([capacityTokens, 0]);
   // Its totals are from before, and were counted then.
-  expect((await page(second, '/metrics')).text).not.toContain('warmpath_usage_completion_tokens_total{');
+  expect((await page(second, '/metrics')).text).toContain('warmpath_usage_completion_tokens_total{pool="chat"} 0\n');
 });
 
 test('a capacity that is known is not replaced by a guess, which is told all the same', async () => {

@@ -4,8 +4,7 @@ import { createServer } from 'node:http';
 import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { Agent } from 'undici';
-import { fetchPage } from '../../control-plane/fetch-page.ts';
+import { Pages } from '../../control-plane/fetch-page.ts';
 import { LIMITS } from '../../control-plane/limits.ts';
 import { silentLog } from '../../control-plane/log.ts';
 import { mergeGroups, ModelNames, readModels } from '../../control-plane/models.ts';
@@ -61,7 +60,7 @@ let endpoint: string;
 let names: ModelNames;
 let changes: number;
 let outcomes: string[];
-let closing: () => Promise<void>;
+let closing: () => void;
 beforeEach(async () => {
   asked = 0;
   changes = 0;
@@ -72,19 +71,19 @@ beforeEach(async () => {
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   endpoint = `127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const agent = new Agent();
-  closing = () => agent.destroy();
+  const pages = new Pages();
+  closing = () => pages.close();
   names = new ModelNames('pool', silentLog, {
     fetch: (origin, path) => {
       asked++;
-      return fetchPage(agent, `http://${origin}`, path, 1_000);
+      return pages.get(origin, path, 1_000, String);
     },
     changed: () => changes++,
     asked: (outcome) => outcomes.push(outcome),
   });
 });
 afterEach(async () => {
-  await closing();
+  closing();
   server.closeAllConnections();
   await new Promise((resolve) => server.close(resolve));
 });

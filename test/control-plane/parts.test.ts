@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { parseAddress } from '../../control-plane/address.ts';
 import type { EndpointConfig } from '../../control-plane/config.ts';
+import { loadRecords, loadRows } from '../../control-plane/engine/frames.ts';
 import type { TouchChunk } from '../../control-plane/engine/frames.ts';
 import { Gateways } from '../../control-plane/gateways.ts';
 import { LIMITS } from '../../control-plane/limits.ts';
@@ -235,17 +236,15 @@ test('load of the others is what a plain sum says, whatever comes and goes', () 
       const plain = new Map<string, Map<number, number[]>>();
       for (const [nowMs, { name, incarnation, load }] of steps.entries()) {
         const met = gateways.meet(name, incarnation, nowMs);
-        gateways.setLoad(
-          met.gateway,
-          load.map((l) => ({ ...l, ageMs: 0, slowness: 0 })),
-          nowMs,
-        );
+        gateways.setLoad(met.gateway, loadRows(load.map((l) => ({ ...l, ageMs: 0, slowness: 0 }))), nowMs);
         const byPod = new Map<number, number[]>();
         for (const l of load) if (!byPod.has(l.podId)) byPod.set(l.podId, [l.inFlight, l.prefillTokens, l.usedTokens]);
         plain.set(name, byPod);
       }
       const own = gateways.list().find((gateway) => gateway.name === except) ?? null;
-      const told = gateways.loadOfOthers(own, new Set([1, 2, 3, 4]), steps.length);
+      const rows = loadRows([]);
+      gateways.loadOfOthers(own, new Set([1, 2, 3, 4]), steps.length, rows);
+      const told = loadRecords(rows);
       for (const podId of [1, 2, 3, 4]) {
         const sums = [0, 0, 0];
         for (const [name, byPod] of plain)

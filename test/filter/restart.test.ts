@@ -80,7 +80,7 @@ class World {
 
   async stopControlPlane(): Promise<void> {
     this.sync = null;
-    await this.pool?.scraper.close();
+    this.pool?.scraper.close();
   }
 
   async addGateway(index: number): Promise<void> {
