@@ -1,8 +1,8 @@
-// Whether an engine has begun a request whose first token nobody sees: its pod's metrics tell how many requests waited when they were read, and
+// When an engine begins a request whose first token nobody sees: its pod's metrics tell how many requests waited when they were read, and
 // engines begin in the order of arrival.
 import { BEGUN_ASKS_PER_TICK, SILENCE_MS_MIN } from './engine/limits';
-import { loadHadBegun, loadPredictedTtftMs, podMetricsAt } from './engine/load';
-import { askedMs, COUNTED, dispatchedMs, flags, pods, releaseMs, slotsEnd, STREAMED, uncached } from './slots';
+import { loadCrowd, loadHadBegun, loadPrefillMs, loadWaited, podMetricsAt } from './engine/load';
+import { askedMs, COUNTED, dispatchedMs, flags, pods, PREFILL, releaseMs, slotsEnd, STREAMED, uncached } from './slots';
 
 let asksLeft: u32 = 0;
 let tickMs: f64 = 0;
@@ -10,28 +10,33 @@ let tickMs: f64 = 0;
 /** Whether a tick must look at a request whose first token is out: at a stream because it is late, at another answer because it must have come. */
 export function isDue(slot: u32, now: f64): bool {
   if (flags[slot] & STREAMED) return dispatchedMs[slot] + SILENCE_MS_MIN <= now;
-  // From when it has begun, its own prefill is all that is before its first token.
-  if (releaseMs[slot] > now && hadBegun(slot, now)) {
-    const pod = pods[slot];
-    const prefillMs = loadPredictedTtftMs(pod, uncached[slot], now) - loadPredictedTtftMs(pod, 0, now);
-    releaseMs[slot] = min(releaseMs[slot], podMetricsAt(pod) + prefillMs);
-  }
+  askMetrics(slot, now);
   return releaseMs[slot] <= now;
 }
 
-/** Whether the pod's metrics tell that the engine has begun a request; asked once of each metrics, for so many requests a tick. */
-function hadBegun(slot: u32, now: f64): bool {
+/**
+ * Corrects when a first token is expected, by what the pod's metrics tell. Of a request that had begun when they were read, its own prefill was all
+ * that was before it; of one that waited, that of those which wait before it too. Once for each metrics, for so many requests a tick.
+ */
+function askMetrics(slot: u32, now: f64): void {
   if (now != tickMs) asksLeft = BEGUN_ASKS_PER_TICK;
   tickMs = now;
   const pod = pods[slot];
   const atMs = podMetricsAt(pod);
-  if (askedMs[slot] == atMs || !(dispatchedMs[slot] <= atMs) || asksLeft == 0) return false;
+  if (askedMs[slot] == atMs || !(dispatchedMs[slot] <= atMs) || asksLeft == 0) return;
   asksLeft--;
   askedMs[slot] = atMs;
   let younger: f64 = 0;
+  let aheadTokens: f64 = 0;
   for (let other: u32 = 0; other < slotsEnd; other++) {
     if (!(flags[other] & COUNTED) || pods[other] != pod) continue;
-    if (dispatchedMs[other] > dispatchedMs[slot] && dispatchedMs[other] <= atMs) younger++;
+    if (dispatchedMs[other] > dispatchedMs[slot]) younger += dispatchedMs[other] <= atMs ? 1 : 0;
+    else if (<u32>other != slot && flags[other] & PREFILL) aheadTokens += uncached[other];
   }
-  return loadHadBegun(pod, dispatchedMs[slot], younger);
+  const own = <f64>uncached[slot];
+  if (loadWaited(pod, dispatchedMs[slot], younger)) {
+    releaseMs[slot] = atMs + loadPrefillMs(pod, aheadTokens * loadCrowd(pod) + own);
+  } else if (loadHadBegun(pod, dispatchedMs[slot], younger)) {
+    releaseMs[slot] = min(releaseMs[slot], atMs + loadPrefillMs(pod, own));
+  }
 }

@@ -46,6 +46,8 @@ import {
   metricsKvUsage,
   metricsPodId,
   metricsRunning,
+  metricsTtftMs,
+  metricsTtftRequests,
   metricsWaiting,
   touchCount,
   touchesNext,
@@ -64,7 +66,7 @@ import {
   SECTION_POOL,
 } from './engine/frame';
 import { FRAME_KEY_NAME_BYTES_MAX, SOURCE_GATEWAYS, TABLE_RING } from './engine/limits';
-import { loadForeignAge, loadForeignSet, loadMetrics, loadSlownessLearn } from './engine/load';
+import { loadForeignAge, loadForeignSet, loadMetrics, loadSlownessLearn, loadTold } from './engine/load';
 import { poolBytesPerTokenSet, poolPolicy, poolPolicySet, poolWeightsSet } from './engine/pool';
 import { residencyPodClear } from './engine/residency';
 import { scanPoolSet } from './engine/scan';
@@ -234,7 +236,8 @@ export class Settings {
       const running = flags & METRICS_RUNNING ? <f64>metricsRunning(i) : -1;
       const waiting = flags & METRICS_WAITING ? <f64>metricsWaiting(i) : -1;
       const kvUsage = flags & METRICS_KV_USAGE ? <f64>metricsKvUsage(i) : -1;
-      loadMetrics(pod, running, waiting, kvUsage, nowMs - <f64>metricsAgeMs(i));
+      const isNew = loadMetrics(pod, running, waiting, kvUsage, nowMs - <f64>metricsAgeMs(i));
+      if (isNew) loadTold(pod, <f64>metricsTtftMs(i), <f64>metricsTtftRequests(i));
       adaptersClear(pod);
     }
   }

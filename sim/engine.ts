@@ -80,6 +80,9 @@ export interface EngineCounters {
   stepSeconds: number;
   promptTokens: number;
   outputTokens: number;
+  /** First tokens, and the time that all of them took, added up. */
+  firstTokens: number;
+  ttftMsSum: number;
   prefixQueriesTokens: number;
   prefixHitsTokens: number;
   preemptions: number;
@@ -97,6 +100,8 @@ export class ReplicaEngine {
     stepSeconds: 0,
     promptTokens: 0,
     outputTokens: 0,
+    firstTokens: 0,
+    ttftMsSum: 0,
     prefixQueriesTokens: 0,
     prefixHitsTokens: 0,
     preemptions: 0,
@@ -257,6 +262,8 @@ export class ReplicaEngine {
       if (sequence.firstTokenMs < 0) {
         sequence.firstTokenMs = nowMs;
         this.counters.promptTokens += sequence.promptTokens;
+        this.counters.firstTokens += 1;
+        this.counters.ttftMsSum += nowMs - sequence.arrivedMs;
       }
       const finished = sequence.outputTokens >= sequence.outputTokensMax;
       if (finished) {

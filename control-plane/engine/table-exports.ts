@@ -80,11 +80,16 @@ export interface TableExports {
   loadObserveTtft(pod: number, ttftMs: number, w: number): void;
   loadSlownessLearn(pod: number, secondsPerToken: number): void;
   loadPredictedTtftMs(pod: number, u: number, nowMs: number): number;
+  loadPrefillMs(pod: number, tokens: number): number;
+  loadTold(pod: number, ttftMs: number, requests: number): void;
+  podToldSlowness(pod: number): number;
+  loadWaited(pod: number, sentMs: number, younger: number): number;
+  loadCrowd(pod: number): number;
   loadForeignSet(source: number, pod: number, n: number, q: number, used: number): void;
   loadForeignClear(source: number): void;
   loadForeignAge(source: number, ageMs: number): void;
   loadHadBegun(pod: number, sentMs: number, younger: number): number;
-  loadMetrics(pod: number, running: number, waiting: number, kvUsage: number, atMs: number): void;
+  loadMetrics(pod: number, running: number, waiting: number, kvUsage: number, atMs: number): number;
   loadFailure(pod: number, nowMs: number): void;
   loadSuccess(pod: number): void;
   loadAlive(pod: number, nowMs: number): void;

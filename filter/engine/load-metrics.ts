@@ -8,6 +8,7 @@ import {
   known,
   KV_USAGE,
   METRICS_AT,
+  N,
   PEAK,
   PEAK_BEFORE,
   podsKept,
@@ -23,13 +24,13 @@ const UNTOLD_SHARE: f64 = 0.9;
 
 /**
  * What a pod's metrics said at a time; a negative number = not told. Requests beyond all known ones, with a slack of one
- * and a tenth, are traffic that went around Warmpath: they count as in flight, and those of them that wait as prefill.
+ * and a tenth, are traffic that went around Warmpath: they count as in flight, and those of them that wait as prefill. False when they are not new.
  */
-export function loadMetrics(pod: u32, running: f64, waiting: f64, kvUsage: f64, atMs: f64): void {
-  if (pod >= podsKept) return;
+export function loadMetrics(pod: u32, running: f64, waiting: f64, kvUsage: f64, atMs: f64): bool {
+  if (pod >= podsKept) return false;
   // What is older by more than counts was read before the clock was set back.
   const newerMs = atMs - load<f64>(at(pod) + METRICS_AT);
-  if (!(newerMs > METRICS_JITTER_MS || newerMs < -METRICS_FRESH_MS)) return;
+  if (!(newerMs > METRICS_JITTER_MS || newerMs < -METRICS_FRESH_MS)) return false;
   store<f64>(at(pod) + METRICS_AT, atMs);
   store<f64>(at(pod) + WAITING, waiting >= 0 ? positive(waiting) : -1);
   store<f64>(at(pod) + KV_USAGE, kvUsage >= 0 && kvUsage < Infinity ? min(kvUsage, <f64>1) : -1);
@@ -45,6 +46,7 @@ export function loadMetrics(pod: u32, running: f64, waiting: f64, kvUsage: f64, 
   );
   store<f64>(at(pod) + PEAK_BEFORE, load<f64>(at(pod) + PEAK));
   store<f64>(at(pod) + PEAK, known(pod));
+  return true;
 }
 /** When a pod's metrics were read; -Infinity before the first. */
 export function podMetricsAt(pod: u32): f64 {
@@ -59,6 +61,19 @@ export function loadHadBegun(pod: u32, sentMs: f64, younger: f64): bool {
   if (pod >= podsKept || !(sentMs + METRICS_ARRIVAL_MS <= load<f64>(at(pod) + METRICS_AT))) return false;
   const waiting = load<f64>(at(pod) + WAITING);
   return waiting >= 0 && younger >= waiting;
+}
+/**
+ * Whether a request still waited then: as many as the metrics say, the youngest of all that are there. Of those sent after it this VM knows its own,
+ * and others are taken to have sent as many for each of its own as are in flight.
+ */
+export function loadWaited(pod: u32, sentMs: f64, younger: f64): bool {
+  if (pod >= podsKept || !(sentMs + METRICS_ARRIVAL_MS <= load<f64>(at(pod) + METRICS_AT))) return false;
+  return (younger + 1) * loadCrowd(pod) <= load<f64>(at(pod) + WAITING);
+}
+/** Requests on a pod, as far as known, for each that this VM has there. */
+export function loadCrowd(pod: u32): f64 {
+  const own = get(pod, N);
+  return own > 0 ? (known(pod) + get(pod, EXTRA_N)) / own : 1;
 }
 function fresh(pod: u32, nowMs: f64): bool {
   return Math.abs(nowMs - load<f64>(at(pod) + METRICS_AT)) < METRICS_FRESH_MS;

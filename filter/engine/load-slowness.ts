@@ -1,7 +1,8 @@
 // How slow each pod is, in seconds for a token of prefill, as first tokens show, and when a first token is to be expected.
 import { POOLS_MAX, SLOWNESS_MAX } from './limits';
 import { podQueued } from './load';
-import { at, FOREIGN_Q, get, podsKept, SLOWNESS } from './load-record';
+import { at, FOREIGN_Q, get, podsKept, SLOWNESS, TOLD_OF_POOL } from './load-record';
+import { STEP_TOKENS } from './load-told';
 import { podPool, poolWordAt, words } from './residency-store';
 
 const SLOWNESS_DEFAULT: f64 = 1e-4;
@@ -14,7 +15,7 @@ export function loadObserveTtft(pod: u32, ttftMs: f64, w: f64): void {
   if (pod >= podsKept || !(w > OBSERVE_TOKENS_MIN) || !(ttftMs > 0)) return;
   const seen = min(max(ttftMs / 1000 / w, SLOWNESS_MIN), SLOWNESS_MAX);
   let slowness = load<f64>(at(pod) + SLOWNESS);
-  if (slowness == 0) slowness = meanSlowness(podPool(pod), seen);
+  if (slowness == 0) slowness = meanOf(podPool(pod), SLOWNESS, seen);
   const clamped = min(max(seen, slowness / 5), slowness * 5);
   slownessSet(pod, slowness * Math.pow(clamped / slowness, SLOWNESS_POWER));
 }
@@ -30,15 +31,15 @@ function slownessSet(pod: u32, secondsPerToken: f64): void {
 export function podSlowness(pod: u32): f64 {
   return get(pod, SLOWNESS);
 }
-/** Mean over the pods of a pool that were seen, or `otherwise`. */
-function meanSlowness(pool: u32, otherwise: f64): f64 {
+/** Mean of one of the two kinds of slowness over the pods of a pool that have it, or `otherwise`. */
+function meanOf(pool: u32, field: usize, otherwise: f64): f64 {
   if (pool >= POOLS_MAX) return otherwise;
   let sum: f64 = 0;
   let count: f64 = 0;
   for (let word: u32 = 0; word < words; word++) {
     let rest = load<u64>(poolWordAt(pool, word));
     while (rest != 0) {
-      const slowness = get(word * 64 + <u32>ctz(rest), SLOWNESS);
+      const slowness = get(word * 64 + <u32>ctz(rest), field);
       rest &= rest - 1;
       if (slowness == 0) continue;
       sum += slowness;
@@ -49,15 +50,20 @@ function meanSlowness(pool: u32, otherwise: f64): f64 {
 }
 /** How long a pod takes for what others sent there and has had no first token. */
 export function loadForeignMs(pod: u32): f64 {
-  return slownessOf(pod) * get(pod, FOREIGN_Q) * 1000;
+  return loadPrefillMs(pod, get(pod, FOREIGN_Q));
 }
-/** A pod's slowness, or what can be taken for it. */
-function slownessOf(pod: u32): f64 {
-  const slowness = get(pod, SLOWNESS);
-  return slowness == 0 ? meanSlowness(podPool(pod), SLOWNESS_DEFAULT) : slowness;
+/** Milliseconds in which a pod comes to a first token that so many tokens stand before: by first tokens that were seen, or by what its engine tells. */
+export function loadPrefillMs(pod: u32, tokens: f64): f64 {
+  if (pod >= podsKept) return 0;
+  const pool = podPool(pod);
+  let slowness = get(pod, SLOWNESS);
+  if (slowness == 0) slowness = meanOf(pool, SLOWNESS, 0);
+  if (slowness > 0) return slowness * tokens * 1000;
+  slowness = get(pod, TOLD_OF_POOL);
+  if (slowness == 0) slowness = meanOf(pool, TOLD_OF_POOL, 0);
+  return slowness > 0 ? slowness * (tokens + STEP_TOKENS) * 1000 : SLOWNESS_DEFAULT * tokens * 1000;
 }
 /** When the first token of a request with `u` uncached tokens is to be expected if it is sent now, or was just sent with u = 0. */
 export function loadPredictedTtftMs(pod: u32, u: u32, nowMs: f64): f64 {
-  if (pod >= podsKept) return 0;
-  return slownessOf(pod) * (podQueued(pod, nowMs) + <f64>u) * 1000;
+  return loadPrefillMs(pod, podQueued(pod, nowMs) + <f64>u);
 }

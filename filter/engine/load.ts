@@ -7,6 +7,7 @@ import { coldInit, coldMove, loadCold } from './load-cold';
 import { healthDispatch } from './load-health';
 import { extraOf } from './load-metrics';
 import { othersInit } from './load-others';
+import { toldDispatch } from './load-told';
 import {
   add,
   at,
@@ -32,6 +33,7 @@ export * from './load-health';
 export * from './load-metrics';
 export * from './load-others';
 export * from './load-slowness';
+export { loadTold, podToldSlowness } from './load-told';
 export {
   loadCapacitySet,
   loadPodOpen,
@@ -72,7 +74,9 @@ export function loadDispatch(pod: u32, u: u32, nowMs: f64): f64 {
   loadCold(pod, u, nowMs);
   poolObserveUncached(podPool(pod), u);
   healthDispatch(pod, nowMs);
-  return podQueued(pod, nowMs);
+  const w = podQueued(pod, nowMs);
+  toldDispatch(pod, w);
+  return w;
 }
 /** The first token has come, or its predicted time for an answer that is not streamed. Once a request. */
 export function loadFirstToken(pod: u32, u: u32): void {

@@ -4,8 +4,8 @@
 //
 // n, Q and u are requests in flight, tokens that wait for a first token, and tokens of this prompt that the pod must compute.
 import { candidates, costs, count } from './policy-candidates';
-import { meanSlowness, overfull, uncachedOf } from './policy-tokens';
-import { podInFlight, podQueued, podSlowness, podWeight } from './load';
+import { meanSlowness, overfull, slownessOf, uncachedOf } from './policy-tokens';
+import { podInFlight, podQueued, podWeight } from './load';
 import { poolBytesPerToken, poolOutputTokens } from './pool';
 
 const K: f64 = 0.25;
@@ -27,7 +27,7 @@ export function prefillCostFirst(pool: u32, promptBytes: u32, nowMs: f64): void 
       (1 + K + PROMPT_PER_REQUEST * n) * u +
       TOKENS_PER_REQUEST * n +
       overfull(pod, n, u, output, nowMs);
-    const slowness = podSlowness(pod);
+    const slowness = slownessOf(pod);
     if (slowness > 0) cost *= slowness / slownessMean;
     costs[i] = cost / podWeight(pod);
   }

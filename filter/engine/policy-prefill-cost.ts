@@ -17,9 +17,9 @@
 // tokens of it held, recent cold work (load-cold.ts). M is the greatest m, s the share of the prompt beyond it, ubar the mean u of late, r the slowness.
 import { adaptersHas } from './adapters';
 import { PODS_MAX } from './limits';
-import { coldShare, podCold, podInFlight, podQueued, podSlowness, podWeight } from './load';
+import { coldShare, podCold, podInFlight, podQueued, podWeight } from './load';
 import { candidates, cheapest, costs, count, take } from './policy-candidates';
-import { meanSlowness, overfull, uncachedOf } from './policy-tokens';
+import { meanSlowness, overfull, slownessOf, uncachedOf } from './policy-tokens';
 import { poolBytesPerToken, poolOutputTokens, poolUncachedTokens } from './pool';
 import { regretOf, regretSet } from './regret';
 import { matchBytes, matchLastKey } from './residency';
@@ -80,7 +80,7 @@ export function prefillCost(pool: u32, promptBytes: u32, adapter: u32, nowMs: f6
       coldPrice * (cold[i] - coldMean) +
       (hasAdapter && !adaptersHas(pod, adapter) ? loading : 0) +
       overfull(pod, n, u, output, nowMs);
-    const slowness = podSlowness(pod);
+    const slowness = slownessOf(pod);
     const scale = (slowness > 0 ? slowness / slownessMean : 1) / podWeight(pod);
     bare[i] = base * scale;
     costs[i] = (base + againPrice * again) * scale;

@@ -133,10 +133,19 @@ export class Gateways {
       };
       queue.at(random.unit() * intervalMs, run);
     };
+    // As the control plane does (control-plane/scrape.ts): the mean of the last interval in which any request began.
+    const ttfts = engines.map(() => ({ firstTokens: 0, ttftMsSum: 0, requests: 0, meanMs: 0 }));
     for (const [pod, engine] of this.#options.hasMetrics ? engines.entries() : []) {
       every(SCRAPE_INTERVAL_MS, (atMs) => {
-        const { running, waiting, cache } = engine;
-        this.#scraped[pod] = { atMs, running, waiting, kvUsage: cache.usedShare };
+        const { running, waiting, cache, counters } = engine;
+        const ttft = ttfts[pod]!;
+        const begun = counters.firstTokens - ttft.firstTokens;
+        if (begun > 0) {
+          const { firstTokens, ttftMsSum } = counters;
+          ttfts[pod] = { firstTokens, ttftMsSum, requests: begun, meanMs: (ttftMsSum - ttft.ttftMsSum) / begun };
+        }
+        const { meanMs: ttftMs, requests: ttftRequests } = ttfts[pod]!;
+        this.#scraped[pod] = { atMs, running, waiting, kvUsage: cache.usedShare, ttftMs, ttftRequests };
       });
     }
     for (const gateway of this.#gateways) {

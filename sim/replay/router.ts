@@ -30,6 +30,20 @@ export interface Scraped {
   running: number;
   waiting: number;
   kvUsage: number;
+  /** Mean time to first token of the requests that began lately, and how many. */
+  ttftMs: number;
+  ttftRequests: number;
+}
+
+/** A request in flight on a pod. */
+export interface Flight {
+  sentMs: number;
+  uncachedTokens: number;
+  isQueued: boolean;
+  /** Says when its first token, which nobody sees, is to be expected; null when it will be seen. */
+  expect: ((timeMs: number) => void) | null;
+  /** When that is, as far as known. */
+  expectedMs: number;
 }
 
 export class Router {
@@ -42,10 +56,8 @@ export class Router {
   readonly #numbersAt: number;
   readonly #aliveMs: Float64Array;
   readonly #waits: Set<{ sentMs: number; predictedMs: number }>[];
-  /** Requests in flight on each pod in the order in which they were sent, with what releases the prefill of those whose first token is not seen. */
-  readonly #flights: { sentMs: number; release: ((begunMs: number) => void) | null }[][];
-  /** Which metrics of each pod were looked at last, by their time. */
-  readonly #askedMs: Float64Array;
+  /** Requests in flight on each pod in the order in which they were sent. */
+  readonly #flights: Flight[][];
   #promptBytes = 0;
   #firstKey = 0n;
 
@@ -60,7 +72,6 @@ export class Router {
     this.#aliveMs = new Float64Array(pods).fill(-Infinity);
     this.#waits = Array.from({ length: pods }, () => new Set());
     this.#flights = Array.from({ length: pods }, () => []);
-    this.#askedMs = new Float64Array(pods).fill(-Infinity);
     // A block is 256 bytes or more, and a token about 5; twice that leaves room for short blocks.
     const blocks = Math.min(BLOCKS_MAX, Math.ceil((pods * tokens) / 25) + 1024);
     e.tableInit(pods, blocks, BigInt(seed));
@@ -233,25 +244,32 @@ export class Router {
   gatewaysAge(ageMs: number): void {
     this.#e.loadForeignAge(SOURCE_GATEWAYS + POOL, ageMs);
   }
-  /** Milliseconds in which a pod prefills so many tokens. */
-  prefillMs(pod: number, tokens: number, nowMs: number): number {
-    return this.predictedTtftMs(pod, tokens, nowMs) - this.predictedTtftMs(pod, 0, nowMs);
-  }
-  /** A request is in flight; `release` is called when metrics tell that it has begun, with their time. Gives what ends it. */
-  fly(pod: number, sentMs: number, release: ((begunMs: number) => void) | null): () => void {
-    const flight = { sentMs, release };
+  /** A request is in flight. Gives what ends it. */
+  fly(pod: number, flight: Flight): () => void {
     const flights = this.#flights[pod]!;
     flights.push(flight);
     return () => void flights.splice(flights.indexOf(flight), 1);
   }
-  metrics(pod: number, { atMs, running, waiting, kvUsage }: Scraped): void {
-    this.#e.loadMetrics(this.#slots[pod]!, running, waiting, kvUsage, EPOCH_MS + atMs);
-    if (this.#askedMs[pod] === atMs) return;
-    this.#askedMs[pod] = atMs;
+  metrics(pod: number, { atMs, running, waiting, kvUsage, ttftMs, ttftRequests }: Scraped): void {
+    const slot = this.#slots[pod]!;
+    if (this.#e.loadMetrics(slot, running, waiting, kvUsage, EPOCH_MS + atMs) === 0) return;
+    this.#e.loadTold(slot, ttftMs, ttftRequests);
     const there = this.#flights[pod]!.filter(({ sentMs }) => sentMs <= atMs);
-    for (const [i, { sentMs, release }] of there.entries()) {
-      const younger = there.length - 1 - i;
-      if (this.#e.loadHadBegun(this.#slots[pod]!, EPOCH_MS + sentMs, younger) !== 0) release?.(atMs);
+    let aheadTokens = 0;
+    for (const [i, flight] of there.entries()) {
+      if (!flight.isQueued) continue;
+      this.#correct(slot, flight, there.length - 1 - i, aheadTokens, atMs);
+      aheadTokens += flight.uncachedTokens;
+    }
+  }
+  /** What metrics tell of a request whose first token is not seen (filter/begun.ts). */
+  #correct(slot: number, flight: Flight, younger: number, aheadTokens: number, atMs: number): void {
+    const { sentMs, uncachedTokens, expect, expectedMs } = flight;
+    if (expect === null) return;
+    if (this.#e.loadWaited(slot, EPOCH_MS + sentMs, younger) !== 0) {
+      expect(atMs + this.#e.loadPrefillMs(slot, aheadTokens * this.#e.loadCrowd(slot) + uncachedTokens));
+    } else if (this.#e.loadHadBegun(slot, EPOCH_MS + sentMs, younger) !== 0) {
+      expect(Math.min(expectedMs, atMs + this.#e.loadPrefillMs(slot, uncachedTokens)));
     }
   }
 

@@ -10,6 +10,7 @@ import { spread } from '../tokens.ts';
 import { EventQueue, recordOf, VirtualReplicas } from '../virtual.ts';
 import { PerfectKnowledge, startCacheTruth, type CacheTruth } from './cache-truth.ts';
 import { Gateways, TICK_MS } from './gateways.ts';
+import type { Flight } from './router.ts';
 import { choiceOf, polls, type Polled, type ReplayPolicy } from './policies.ts';
 import {
   replaySource,
@@ -155,19 +156,25 @@ export async function replay(
     const arrived = perfect?.sent(pod, prompt);
     gateways.publish(place, pod);
 
-    let isQueued = true;
+    // An answer that is not streamed shows no first token. Its place is taken by the first tick after its expected time.
+    const expect = (timeMs: number): void => {
+      flight.expectedMs = timeMs;
+      queue.at(Math.ceil(timeMs / TICK_MS) * TICK_MS, () => {
+        if (flight.expectedMs === timeMs) release();
+      });
+    };
+    const flight: Flight = { sentMs, uncachedTokens, isQueued: true, expect: null, expectedMs: sentMs + predictedMs };
     const release = (): void => {
-      if (!isQueued) return;
-      isQueued = false;
+      if (!flight.isQueued) return;
+      flight.isQueued = false;
       router.releasePrefill(pod, uncachedTokens);
       gateways.publish(place, pod);
     };
-    // An answer that is not streamed shows no first token. Its place is taken by the first tick after its predicted time, or after its own prefill
-    // once metrics tell that it has begun.
-    const releaseAt = (timeMs: number): void => queue.at(Math.ceil(timeMs / TICK_MS) * TICK_MS, release);
-    const begun = (begunMs: number): void => releaseAt(begunMs + router.prefillMs(pod, uncachedTokens, begunMs));
-    const landed = router.fly(pod, sentMs, isStreamed ? null : begun);
-    if (!isStreamed) releaseAt(sentMs + predictedMs);
+    const landed = router.fly(pod, flight);
+    if (!isStreamed) {
+      flight.expect = expect;
+      expect(sentMs + predictedMs);
+    }
     const watched = isStreamed ? router.watch(pod, sentMs, predictedMs) : () => {};
     const words: string[] = [];
     const sequence = new Sequence(blocks, request.outputTokens, {
@@ -186,8 +193,8 @@ export async function replay(
         if (!isStreamed) router.alive(pod, nowMs);
         landed();
         router.success(pod);
-        router.end(pod, uncachedTokens, isQueued);
-        isQueued = false;
+        router.end(pod, uncachedTokens, flight.isQueued);
+        flight.isQueued = false;
         const foundTokens = (matchBytes * done.promptTokens) / prompt.bytes;
         predictedTokens += foundTokens;
         wrongTokens += Math.abs(foundTokens - done.cachedTokens);

@@ -38,6 +38,7 @@ const podState = fc.record({
   requests: fc.array(fc.record({ u: fc.nat(3000), started: fc.boolean() }), { maxLength: 6 }),
   foreign: fc.record({ n: fc.nat(4), q: fc.nat(2000), used: fc.nat(4000) }),
   slowness: fc.constantFrom(0, 40e-6, 71e-6, 270e-6),
+  toldMs: fc.constantFrom(0, 30, 300),
   capacityTokens: fc.constantFrom(0, 3000, 31_000),
   kvUsage: fc.constantFrom(undefined, 0, 0.4, 0.99),
   held: fc.nat(6),
@@ -64,6 +65,7 @@ function arrange(
     for (const { tokens, ageMs } of state.cold) e.loadCold(pod, tokens, NOW - ageMs);
     e.loadForeignSet(3, pod, state.foreign.n, state.foreign.q, state.foreign.used);
     if (state.slowness > 0) e.loadSlownessLearn(pod, state.slowness);
+    e.loadTold(pod, state.toldMs, 5);
     if (state.kvUsage !== undefined) table.metrics(pod, NOW - 100, { kvUsage: state.kvUsage });
     table.touch(pod, NOW - 100, 0n, prompt.keys.slice(0, state.held), prompt.weights);
     const sum = (requests: typeof state.requests): number => requests.reduce((total, { u }) => total + u, 0);
@@ -71,6 +73,7 @@ function arrange(
       ...state,
       pod,
       podId: 100 + i,
+      toldSlowness: e.podToldSlowness(pod),
       inFlight: state.requests.length + state.foreign.n,
       queuedTokens: sum(state.requests.filter(({ started }) => !started)) + state.foreign.q,
       usedTokens: sum(state.requests) + state.foreign.used,

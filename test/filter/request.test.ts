@@ -214,7 +214,7 @@ describe('the first token', () => {
 
   test('of an answer that is not streamed comes by its own prefill when metrics say that it has begun', async () => {
     // A ten-thousandth of a second a token: 2.5, 5 and 10 s of prefill, in a queue 2.5, 7.5 and 17.5 s.
-    const after = async (waiting: number | null, ms: number): Promise<number> => {
+    const after = async (waiting: number | null, ms: number, toldMs = 0, ttftMs = 0): Promise<number> => {
       gateway = (await Gateway.start({ pods: 1 })).settle();
       for (const bytes of [100_000, 200_000, 400_000]) {
         gateway.request(0, chat(words(`whole${bytes}`, bytes), 'x', { stream: false }));
@@ -222,17 +222,31 @@ describe('the first token', () => {
       }
       const all = prefill();
       expect(all).toBeGreaterThan(150_000);
-      const told = { running: 1, waiting, kvUsage: 0, ageMs: 0, stale: false, ttftMs: 0, ttftRequests: 0 };
+      const ttftRequests = ttftMs > 0 ? 3 : 0;
+      const told = { running: 1, waiting, kvUsage: 0, ageMs: 0, stale: false, ttftMs, ttftRequests };
+      gateway.settle(toldMs);
       gateway.plane.metrics = [{ podId: 1, ...told }];
-      gateway.settle(ms);
+      // Those that are told late are told once, others each time anew.
+      gateway.settle(toldMs > 0 ? 200 : ms);
+      if (toldMs > 0) {
+        gateway.plane.metrics = [];
+        gateway.settle(ms - toldMs - 200);
+      }
       return Math.round((prefill() / all) * 7);
     };
-    // Without them, or when all wait, only the first is due.
+    // Without them only the first is due, and none while all wait.
     expect(await after(null, 5500)).toBe(6);
-    expect(await after(3, 5500)).toBe(6);
+    expect(await after(3, 5500)).toBe(7);
     expect(await after(1, 5500)).toBe(4);
     expect(await after(1, 11_000)).toBe(4);
     expect(await after(0, 11_000)).toBe(0);
+    // One that waits still after 5 s has all of its prefill before it.
+    expect(await after(null, 9000, 5000)).toBe(4);
+    expect(await after(2, 9000, 5000)).toBe(6);
+    expect(await after(2, 11_000, 5000)).toBe(4);
+    // An engine that is ten times as fast: 91,700 tokens were before the first tokens on average.
+    expect(await after(1, 1000, 0, 917)).toBe(4);
+    expect(await after(0, 1500, 0, 917)).toBe(0);
   });
 
   test('of a chat comes with its first bytes', () => {

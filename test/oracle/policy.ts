@@ -12,6 +12,8 @@ export interface PodState {
   usedTokens: number;
   /** Seconds per token, 0 = not seen. */
   slowness: number;
+  /** As its engine tells, 0 = not told. */
+  toldSlowness: number;
   /** 0 = unknown. */
   capacityTokens: number;
   /** undefined = not known or not fresh. */
@@ -40,11 +42,13 @@ export function uncachedTokens(pod: PodState, pool: PoolState, promptBytes: numb
   return Math.max(1, Math.ceil((promptBytes - Math.min(pod.matchBytes, promptBytes)) / pool.bytesPerToken));
 }
 
-/** Beside others that have been seen; a pod that has not counts as one of them. */
+/** Beside others that have been seen, or of which engines tell where none has been; a pod that has not counts as one of them. */
 function relativeSlowness(pods: readonly PodState[]): (pod: PodState) => number {
-  const seen = pods.filter((pod) => pod.slowness > 0);
-  const mean = seen.reduce((sum, pod) => sum + pod.slowness, 0) / seen.length;
-  return (pod) => (pod.slowness > 0 ? pod.slowness / mean : 1);
+  const isSeen = pods.some((pod) => pod.slowness > 0);
+  const of = (pod: PodState): number => (isSeen ? pod.slowness : pod.toldSlowness);
+  const known = pods.filter((pod) => of(pod) > 0);
+  const mean = known.reduce((sum, pod) => sum + of(pod), 0) / known.length;
+  return (pod) => (of(pod) > 0 ? of(pod) / mean : 1);
 }
 
 /** Tokens for which a pod's KV cache has no room. */
