@@ -18,6 +18,8 @@ export interface Sse {
   events: string[];
   /** Pause before each event. */
   gapMs?: number;
+  /** The last event is not sent before. */
+  until?: Promise<unknown>;
 }
 
 export interface Behaviour {
@@ -150,6 +152,7 @@ export class Backend {
     if (!does.sse) return void response.end(does.body ?? recorded.body);
     for (const [i, event] of does.sse.events.entries()) {
       if (does.sse.gapMs) await sleep(does.sse.gapMs);
+      if (does.sse.until && i === does.sse.events.length - 1) await does.sse.until;
       if (response.destroyed) return;
       response.write(`data: ${event}\n\n`);
       if (does.cut === 'first-event' && i === 0) return void setTimeout(() => response.destroy(), 5);

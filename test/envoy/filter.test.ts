@@ -135,10 +135,12 @@ describe.each([...envoyVersions])('Envoy %s', (version) => {
   });
 
   test('configuration changed and filter.wasm replaced under 100 open streams', async () => {
+    const { promise: enough, resolve: end } = Promise.withResolvers<void>();
     const long: Behaviour = {
       sse: {
         events: [...Array.from({ length: 40 }, () => '{"choices":[{"delta":{"content":"a"}}]}'), '[DONE]'],
-        gapMs: 100,
+        gapMs: 50,
+        until: enough,
       },
     };
     const { gateway, plane, close } = await startFilter({
@@ -177,6 +179,7 @@ describe.each([...envoyVersions])('Envoy %s', (version) => {
         async () => (await gateway.chat(chat(words('n', 1500), 'x'))).status === 200,
       );
 
+      end();
       const answers = await Promise.all(open);
       expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200));
       for (const { body } of answers) expect(body.toString().match(/data: /g)).toHaveLength(41);

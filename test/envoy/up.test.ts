@@ -112,8 +112,7 @@ describe('up', () => {
 
   it('says so, ends with 1 and leaves nothing when Envoy dies', async () => {
     const run = start('--once', '--workload', 'W1', '--policies', 'round-robin');
-    await run.until(/starting Envoy/);
-    await new Promise((wake) => setTimeout(wake, 3_000));
+    await run.until(/^W1 \d+ s: /m);
     process.kill(envoyOf(run.pid), 'SIGKILL');
     const { code, stderr } = await run.ended;
     expect(code).toBe(1);
