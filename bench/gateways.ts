@@ -36,7 +36,8 @@ export interface GatewaysReport {
   broken: string[];
 }
 
-function sourceOf(name: string): { source: string; speed: number; rate?: number } {
+/** A row's name, W1 or W1@2, as a workload and its load. */
+export function sourceOf(name: string): { source: string; speed: number; rate?: number } {
   const [source = '', load] = name.split('@');
   if (!isWorkload(source)) throw new Error(`--rows: ${source} is no workload`);
   if (load === undefined) return { source, speed: 1 };
@@ -44,7 +45,7 @@ function sourceOf(name: string): { source: string; speed: number; rate?: number 
   return { source, speed: 1, rate: Number(load) };
 }
 
-const mean = (values: number[]): number =>
+export const geometricMeanOf = (values: number[]): number =>
   Math.exp(values.reduce((total, value) => total + Math.log(value), 0) / values.length);
 
 export async function gatewaysReport(
@@ -77,8 +78,8 @@ export async function gatewaysReport(
     onRow(`${name}: ${(several / one).toFixed(3)} with metrics, ${(blind / one).toFixed(3)} without`);
   }
   const geometricMean = {
-    withMetrics: mean(rows.map((row) => row.withMetrics)),
-    withoutMetrics: mean(rows.map((row) => row.withoutMetrics)),
+    withMetrics: geometricMeanOf(rows.map((row) => row.withMetrics)),
+    withoutMetrics: geometricMeanOf(rows.map((row) => row.withoutMetrics)),
   };
   const broken = (Object.keys(BOUNDS) as (keyof typeof BOUNDS)[])
     .filter((arm) => !(geometricMean[arm] <= BOUNDS[arm]))

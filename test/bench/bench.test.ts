@@ -15,6 +15,7 @@ import { textOf as peersText, type PeersReport } from '../../bench/peers.ts';
 import { policyCases } from '../../bench/policy.ts';
 import { textOf as replicationText, type ReplicationReport } from '../../bench/replication.ts';
 import { residencyCases } from '../../bench/residency.ts';
+import { streamsReport, textOf as streamsText } from '../../bench/streams.ts';
 import { envoyVersionDefault } from '../../envoy/fetch.ts';
 
 const root = dirname(dirname(import.meta.dirname));
@@ -166,4 +167,21 @@ test('bench/gateways.ts compares several gateways with one', async () => {
   await expect(gatewaysReport({ rows: 'W99', routers: 2, syncInterval: 50, seeds: 1, threads: 1 })).rejects.toThrow(
     'W99',
   );
+});
+
+test('bench/streams.ts compares answers that are not streamed with streams', async () => {
+  const report = await streamsReport({ rows: 'W1,W4@20', percents: [50, 100], seeds: 2, limit: 80, threads: 1 });
+  expect(report.rows.map(({ name }) => name)).toEqual(['W1', 'W4@20']);
+  for (const { shares } of report.rows) {
+    expect(shares.map(({ percent }) => percent)).toEqual([50, 100]);
+    for (const { ratio, bySeed } of shares) {
+      expect(ratio).toBeGreaterThan(0.3);
+      expect(bySeed).toHaveLength(2);
+    }
+  }
+  const above = report.rows.flatMap(({ shares }) =>
+    shares.filter(({ percent, ratio }) => ratio > (percent === 50 ? 1.05 : 1.1)),
+  );
+  expect(report.broken).toHaveLength(above.length);
+  expect(streamsText(report)).toContain('| W4@20 |');
 });
