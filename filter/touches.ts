@@ -11,22 +11,28 @@ import {
 } from './engine/frame';
 import { loadCold } from './engine/load';
 import { poolBytesPerToken } from './engine/pool';
-import { residencyPodClear, residencyTouchAt } from './engine/residency';
+import { residencyAnswerKey, residencyOrphans, residencyPodClear, residencyTouchAt } from './engine/residency';
 import { podOfId } from './pods';
 
 /** A clock ahead of ours by more than this does not get to keep its blocks the newest. */
 const AHEAD_MS_MAX: f64 = 1000;
 
-/** Applies the current touch of the frame that was checked last. A pod that is not known (any more) is left out. */
-export function applyTouch(pool: u32, nowMs: f64): void {
+/**
+ * Applies the current touch of the frame that was checked last. A pod that is not known (any more) is left out. Returns false where the
+ * block that the touch stands behind is not known here: its chain is found when it is told from the first block on.
+ */
+export function applyTouch(pool: u32, nowMs: f64): bool {
   const pod = podOfId(pool, touchPodId());
-  if (pod < 0) return;
+  if (pod < 0) return true;
   const timeMs = min(touchTimeMs(), nowMs + AHEAD_MS_MAX);
   if (touchFlags() & TOUCH_CLEAR) {
     residencyPodClear(pod, timeMs);
-    return;
+    return true;
   }
+  const orphans = residencyOrphans();
   const bytes = residencyTouchAt(pod, timeMs, touchParentKey(), touchKeys(), touchWeights(), touchCount());
-  // What stands behind a known block is a prompt's answer, which nobody prefills.
-  if (touchParentKey() == 0) loadCold(pod, <f64>bytes / poolBytesPerToken(pool), timeMs);
+  // Nobody prefills an answer.
+  const isAnswer = touchCount() == 1 && load<u64>(touchKeys()) == residencyAnswerKey(touchParentKey());
+  if (!isAnswer) loadCold(pod, <f64>bytes / poolBytesPerToken(pool), timeMs);
+  return residencyOrphans() == orphans;
 }

@@ -26,6 +26,7 @@ export interface TableExports {
   residencyExhausted(): bigint;
   residencyMisplaced(): bigint;
   residencyOrphans(): bigint;
+  residencyLeft(): number;
   residencyTouchAt(
     pod: number,
     timeMs: number,

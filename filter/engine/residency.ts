@@ -2,13 +2,15 @@
 //
 // Everyone applies the same events to the same engine: a touch (a pod was given a prompt), a clear, a capacity, a
 // removal. A list is ordered by time of the last touch, then depth from deep to shallow, then key, and a node's time
-// never goes back. So what a pod holds after some touches does not depend on the order in which they arrived: it is
-// the newest nodes that fit its capacity. (Where the table itself is full, or where a touch finds its place only after
-// TOUCH_STEPS_MAX steps, that can differ; both are counted.)
+// never goes back. So what a pod holds after some touches does not depend on the order in which they arrived, but for a little: it is
+// the newest nodes that fit its capacity. The little is the slack within which a chain is not touched again (residency-list.ts), 1/32 of the time
+// for which the pod keeps its blocks. (Where the table itself is full, or where a touch finds its place only after
+// TOUCH_STEPS_MAX steps, that can differ by more; both are counted.)
 //
 // Any pod number, key, length and time is accepted; what makes no sense changes nothing.
 import { CHAIN_BLOCKS_MAX, POOLS_MAX } from './limits';
 import { mix64 } from './random';
+import { LAG_NONE, lagBehind, misplacedCount, nodeBase } from './residency-list';
 import {
   POOL_NONE,
   alive,
@@ -28,8 +30,8 @@ import {
   matchedBytes,
   matchedKeys,
   memoryBytes,
-  misplacedCount,
   nodeEntry,
+  nodeFind,
   nodeNewer,
   nodeTime,
   nodesMax,
@@ -67,6 +69,10 @@ const answer = memory.data(16, 8);
 const ANSWER: u64 = 0x616e73776572;
 /** The keys of the last lookup. */
 let lookedUp: usize = 0;
+/** The deepest block of a touch that its pod holds already. */
+let heldNode: u32 = 0;
+/** How many keys of the last touch were left alone, because they have just been touched. */
+let left: u32 = 0;
 
 // Pods.
 
@@ -180,6 +186,10 @@ export function residencyExhausted(): u64 {
 export function residencyMisplaced(): u64 {
   return misplacedCount;
 }
+/** How many keys of the last touch were left alone, because all of them have just been touched: others need not hear of these again. */
+export function residencyLeft(): u32 {
+  return left;
+}
 /** Touches whose parent key was not known here. */
 export function residencyOrphans(): u64 {
   return orphanCount;
@@ -188,33 +198,13 @@ export function residencyOrphans(): u64 {
 // Touches.
 
 /**
- * A pod was given blocks from..n-1 of a chain, at a time: `ends[i]` is the number of prompt bytes up to and including
- * block i. The blocks before them are touched too, from `parentKey` up; it is used when `from` is 0, and 0 begins a prompt.
+ * A pod was given the `n` blocks of a prompt, at a time: `ends[i]` is the number of prompt bytes up to and including block i.
+ * Returns how many of them it has just been told to hold, so that others need not hear of these again.
  */
-export function residencyTouch(
-  pod: u32,
-  timeMs: f64,
-  parentKey: u64,
-  keys: StaticArray<u64>,
-  ends: StaticArray<u32>,
-  from: u32,
-  n: u32,
-): void {
+export function residencyTouch(pod: u32, timeMs: f64, keys: StaticArray<u64>, ends: StaticArray<u32>, n: u32): u32 {
   const length = min(n, min(<u32>keys.length, <u32>ends.length));
-  if (from >= length) return;
-  const first = from * 8;
-  const before = from == 0 ? parentKey : load<u64>(changetype<usize>(keys) + first - 8);
-  const startBytes = from == 0 ? 0 : load<u32>(changetype<usize>(ends) + from * 4 - 4);
-  touch(
-    pod,
-    timeMs,
-    before,
-    changetype<usize>(keys) + first,
-    changetype<usize>(ends) + from * 4,
-    length - from,
-    ENDS,
-    startBytes,
-  );
+  touch(pod, timeMs, 0, changetype<usize>(keys), changetype<usize>(ends), length, ENDS);
+  return left;
 }
 
 /**
@@ -222,7 +212,7 @@ export function residencyTouch(
  * many bytes of them the pod did not hold before.
  */
 export function residencyTouchAt(pod: u32, timeMs: f64, parentKey: u64, keys: usize, weights: usize, count: u32): u32 {
-  return touch(pod, timeMs, parentKey, keys, weights, count, WEIGHTS, 0);
+  return touch(pod, timeMs, parentKey, keys, weights, count, WEIGHTS);
 }
 
 /**
@@ -234,28 +224,21 @@ export function residencyTouchAnswer(pod: u32, timeMs: f64, deepestKey: u64, byt
   const key = residencyAnswerKey(deepestKey);
   store<u64>(answer, key);
   store<u32>(answer, bytes, 8);
-  touch(pod, timeMs, deepestKey, answer, answer + 8, 1, WEIGHTS, 0);
+  touch(pod, timeMs, deepestKey, answer, answer + 8, 1, WEIGHTS);
   return key;
 }
-function residencyAnswerKey(deepestKey: u64): u64 {
+/** The key of the answer to a prompt that ends in a key. */
+export function residencyAnswerKey(deepestKey: u64): u64 {
   return max(mix64(deepestKey ^ ANSWER), 1);
 }
 
 /** Touches again what ends in `deepestKey`, from there up to the first block. */
 export function residencyTouchChain(pod: u32, timeMs: f64, deepestKey: u64): void {
-  touch(pod, timeMs, deepestKey, 0, 0, 0, WEIGHTS, 0);
+  touch(pod, timeMs, deepestKey, 0, 0, 0, WEIGHTS);
 }
 
-function touch(
-  pod: u32,
-  timeMs: f64,
-  parentKey: u64,
-  keys: usize,
-  weights: usize,
-  count: u32,
-  ends: bool,
-  startBytes: u32,
-): u32 {
+function touch(pod: u32, timeMs: f64, parentKey: u64, keys: usize, weights: usize, count: u32, ends: bool): u32 {
+  left = 0;
   if (!inUse(pod)) return 0;
   const time = timeUnits(timeMs);
   if (time <= podCleared(pod)) return 0;
@@ -264,22 +247,42 @@ function touch(
   const parent = parentKey == 0 ? 0 : entryFind(parentKey);
   const depth = parent == 0 ? 0 : entryDepth(parent) + 1;
   if (parent == 0 && parentKey != 0) orphanNote();
-  touchBegin();
-  loadHeads(keys, length);
-  for (let i = length; i > 0; i--) {
+  const held = heldKeys(pod, parent, keys, length);
+  const base = heldNode == 0 ? 0 : nodeBase(pod, heldNode);
+  const lag = lagBehind(pod, base, time);
+  if (lag != LAG_NONE) left = held;
+  else loadHeads(keys, held);
+  // Behind a chain that is all held, and from a prompt's first block on, it is known that all before a block is held.
+  touchBegin(lag == LAG_NONE && (parentKey == 0 || base != 0) ? 0 : lag);
+  for (let i = length; i > left; i--) {
     const key = load<u64>(keys + (i - 1) * 8);
     if (key == 0) continue;
     const parentOf = i == 1 ? parentKey : load<u64>(keys + (i - 2) * 8);
     let weight = load<u32>(weights + (i - 1) * 4);
-    if (ends) weight -= i == 1 ? startBytes : load<u32>(weights + (i - 2) * 4);
+    if (ends && i > 1) weight -= load<u32>(weights + (i - 2) * 4);
     touchOne(pod, time, key, parentOf, weight, depth + i - 1);
   }
   // Where the table is full, the pod may have lost more than it was given.
   const after = podBytes(pod);
-  let key = parentKey;
+  let key = lag == LAG_NONE ? parentKey : 0;
   for (let i: u32 = 0; key != 0 && i < CHAIN_BLOCKS_MAX; i++) key = touchAbove(pod, time, key);
   podTrim(pod);
   return after > before ? <u32>(after - before) : 0;
+}
+
+/** How many keys of a touch there are up to the deepest one that the pod holds, which is then heldNode; 0 with one = the parent is. */
+function heldKeys(pod: u32, parent: u32, keys: usize, count: u32): u32 {
+  heldNode = 0;
+  for (let i = count; i > 0; i--) {
+    // In batches, so that the search for one does not wait for the memory of the one before.
+    if ((count - i) % BATCH == 0) loadHeads(keys + (max(i, BATCH) - BATCH) * 8, min(i, BATCH));
+    const entry = entryFind(load<u64>(keys + (i - 1) * 8));
+    if (entry == 0 || !entryHolds(entry, pod)) continue;
+    heldNode = nodeFind(pod, entry);
+    return i;
+  }
+  if (parent != 0 && entryHolds(parent, pod)) heldNode = nodeFind(pod, parent);
+  return 0;
 }
 
 /** Loads what touches will need: many loads at once wait for memory together, and one by one each for itself. */
