@@ -229,7 +229,8 @@ export class Scraper {
     const startedMs = performance.now();
     let outcome: 'ok' | ScrapeFailure = 'ok';
     try {
-      const metrics = this.#isClosed ? null : await this.#fetch(target.endpoint);
+      // It may have gone while it waited for its turn.
+      const metrics = this.#isClosed || target.isGone ? null : await this.#fetch(target.endpoint);
       if (metrics === null) outcome = 'no-metrics';
       else this.#take(target, metrics);
     } catch (error) {

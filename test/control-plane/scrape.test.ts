@@ -79,6 +79,17 @@ test('an endpoint that is no longer wanted is not asked again', async () => {
   expect(s.state(seen.endpoints[0] ?? '')).toBeUndefined();
 });
 
+test('an endpoint that goes while it waits for its turn is not asked at all', async () => {
+  const [slow, other] = [await engines(1, 50), await engines(1, 0)];
+  const { scraper: s } = scraper(60_000, new Gate(1));
+  s.set([...slow.endpoints, ...other.endpoints]);
+  const all = s.scrapeAll();
+  await until(() => slow.atMs.length > 0, 'the first to be asked');
+  s.set(slow.endpoints);
+  await all;
+  expect(other.atMs).toEqual([]);
+});
+
 test('a clock that is set back does not stop the scraping', async () => {
   const seen = await engines(1, 0);
   const clock = { setBackMs: 0, nowMs: () => Date.now() - clock.setBackMs };
