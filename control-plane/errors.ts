@@ -13,6 +13,7 @@ export const ERRORS = {
   WARMPATH_POOL_UNKNOWN: { status: 404 },
   WARMPATH_ROUTE_UNKNOWN: { status: 404 },
   WARMPATH_REPORT_EXPECTED: { status: 400 },
+  WARMPATH_REPORT_REPEATED: { status: 400 },
   WARMPATH_BODY_INVALID: { status: 400 },
   WARMPATH_BODY_TOO_LARGE: { status: 413 },
   WARMPATH_GATEWAYS_TOO_MANY: { status: 503 },

@@ -96,6 +96,13 @@ export class Sync {
         const names = [...this.#pools.values()].map(({ name }) => name).join(', ');
         throw new ControlPlaneError('WARMPATH_POOL_UNKNOWN', `no pool has the name hash ${hash}; there are ${names}`);
       }
+      // One a pool, which bounds the work and the answer for a body, and the gateways that it can bring.
+      if (reports.some((report) => report.pool === pool)) {
+        throw new ControlPlaneError(
+          'WARMPATH_REPORT_REPEATED',
+          `the frame at byte ${at} is of pool ${pool.name} again`,
+        );
+      }
       if (!pool.gateways.hasRoomFor(frame.gateway?.name ?? '')) {
         const message = `pool ${pool.name} has ${LIMITS.gateways} gateways already`;
         throw new ControlPlaneError('WARMPATH_GATEWAYS_TOO_MANY', message);

@@ -207,6 +207,7 @@ test('a frame that is not sound is refused with its code and changes nothing', a
   const flipped = good.slice();
   flipped[60] = (flipped[60] ?? 0) ^ 1;
   const other = new FakeGateway(frames, 'gw-1', 'nobody').report();
+  const twin = new FakeGateway(frames, 'gw-2', 'chat').report();
   const delta = frames.encode({ kind: 'delta', epoch: 1n, sequence: 1n, poolHash: 1n, settingsVersion: 1, flags: [] });
   const cases: [string, Uint8Array, number, string][] = [
     ['empty', new Uint8Array(0), 400, 'WARMPATH_FRAME_SHORT'],
@@ -215,6 +216,7 @@ test('a frame that is not sound is refused with its code and changes nothing', a
     ['flipped', flipped, 400, 'WARMPATH_FRAME_CHECK'],
     ['good, then rubbish', Buffer.concat([good, Buffer.from('rubbish!')]), 400, 'WARMPATH_FRAME_SHORT'],
     ['good, then another pool', Buffer.concat([good, other]), 404, 'WARMPATH_POOL_UNKNOWN'],
+    ['good, then another gateway', Buffer.concat([good, twin]), 400, 'WARMPATH_REPORT_REPEATED'],
     ['a delta', delta, 400, 'WARMPATH_REPORT_EXPECTED'],
     ['too long', new Uint8Array(5 << 20), 413, 'WARMPATH_BODY_TOO_LARGE'],
   ];
