@@ -224,13 +224,14 @@ test('what fails in reading a page fails the get, and what is under way fails wh
 });
 
 test('bytes that nobody asked for end the connection', async () => {
+  let isClosed = false;
   const seen = await engine((socket, request) => {
-    socket.write(`${head('content-length: 1')}${request}`);
+    socket.on('close', () => (isClosed = true)).write(`${head('content-length: 1')}${request}`);
     setTimeout(() => socket.write('HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nx'), 5);
   });
   const client = pages();
   expect(await client.get(seen.endpoint, '/', 2_000, String)).toBe('1');
-  await new Promise((resolve) => setTimeout(resolve, 40));
+  await until(() => isClosed, 'the end of the connection');
   expect(await client.get(seen.endpoint, '/', 2_000, String)).toBe('2');
   expect(seen.connections).toBe(2);
 });
