@@ -116,6 +116,7 @@ export class Plugin {
     this.hasLeft = false;
     const poolHash = framePoolHashOf(config.pool.ptr, config.pool.length);
     if (poolHash != this.settings.poolHash) {
+      if (this.rests) this.wake(nowMs());
       podsDrop(this.pool);
       this.settings.reset(poolHash);
       this.exchange.forgetTouches();
@@ -212,7 +213,10 @@ export class Plugin {
     if (this.hasServed) return;
     this.hasServed = true;
     if (!this.rests) return;
-    this.wake(nowMs());
+    const now = nowMs();
+    this.wake(now);
+    // Not only with the next tick: the others are to hear of this very request.
+    this.exchange.keepSegment(now);
     this.ticker.soon();
   }
 
@@ -244,7 +248,7 @@ export class Plugin {
     podsDrop(this.pool);
     this.settings.reset(0);
     this.counters.flush();
-    this.hasServed = false;
+    // One that has served stays so: its ring goes on where it was, and by that the others take it for one that serves.
     this.rests = false;
     this.idleMs = 0;
     this.hasLeft = true;

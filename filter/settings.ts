@@ -50,6 +50,7 @@ import {
   metricsTtftRequests,
   metricsWaiting,
   touchCount,
+  touchFlags,
   touchesNext,
   FLAG_MORE,
   FRAME_OK,
@@ -64,6 +65,7 @@ import {
   SECTION_LOAD,
   SECTION_METRICS,
   SECTION_POOL,
+  TOUCH_CLEAR,
 } from './engine/frame';
 import { FRAME_KEY_NAME_BYTES_MAX, SOURCE_GATEWAYS, TABLE_RING } from './engine/limits';
 import { loadForeignAge, loadForeignSet, loadMetrics, loadSlownessLearn, loadTold } from './engine/load';
@@ -292,6 +294,7 @@ export class Settings {
     if (next == 0) return;
     this.tableTold = next;
     if (this.rests) {
+      if (this.isTableKnown) this.readClears(nowMs, next);
       this.isTableKnown = true;
       this.tableRead = next;
       this.tableRecords = 0;
@@ -326,6 +329,18 @@ export class Settings {
       if (isSnapshot && this.tableRead >= this.joinedAt && !(frameFlags() & FLAG_MORE)) this.hasTable = true;
       this.tableRecords = 0;
       this.tableRead++;
+    }
+  }
+
+  /** Of touches that pass by unread only what pods have lost: no table that is asked for later tells it. */
+  private readClears(nowMs: f64, next: u64): void {
+    let at = next - this.tableRead > TABLE_RING ? next - TABLE_RING : this.tableRead;
+    for (; at < next; at++) {
+      const key = this.keys.of(KEY_TABLE, <u32>(at % TABLE_RING));
+      if (sharedData(key.ptr, key.length) != STATUS_OK || !this.isOurs()) continue;
+      while (touchesNext()) {
+        if (touchFlags() & TOUCH_CLEAR) applyTouch(this.pool, nowMs);
+      }
     }
   }
 

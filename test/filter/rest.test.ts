@@ -2,6 +2,7 @@
 // with its first request, or when nobody serves any more, it is there again.
 import { expect, test } from 'vitest';
 import type { TouchRecord } from '../../control-plane/engine/frames.ts';
+import { isAnswer } from './control-plane.ts';
 import { chat, Gateway, words } from './gateway.ts';
 
 const SYSTEM = words('known elsewhere', 8000);
@@ -104,4 +105,77 @@ test('VMs at rest take over when the one that served is gone', async () => {
   const reports = gateway.reports.length;
   gateway.settle(1000);
   expect(gateway.reports.length).toBeGreaterThan(reports + 15);
+});
+
+test('the first request that comes to a VM at rest is told to all others', async () => {
+  const gateway = await served(14_000);
+  gateway.reports.length = 0;
+  const stream = gateway.request(2, chat(SYSTEM, 'first'));
+  const [pod] = gateway.picks(stream);
+  gateway.answer(stream);
+  gateway.settle(300);
+  const told = gateway.plane.touched().filter((touch) => !isAnswer(touch));
+  expect(told.map(({ parentKey, keys }) => [parentKey, keys.length > 30])).toEqual([[0n, true]]);
+  expect(gateway.picks(gateway.request(1, chat(SYSTEM, 'second')))[0]).toBe(pod);
+});
+
+test('what a pod loses while a VM rests, the VM does not take it to hold when it is there again', async () => {
+  const gateway = (await Gateway.start({ workers: 3 })).settle();
+  gateway.plane.touches = [await touchOf(SYSTEM, 3, gateway.host.nowMs)];
+  for (let at = 0; at < 14_000; at += 200) {
+    gateway.answer(gateway.request(1, chat(words(`s${at % 1000}`, 3000), 'x')));
+    gateway.settle(200);
+  }
+  expect(workersOf(gateway)).toBe(1);
+  gateway.plane.touches = [
+    {
+      podId: 3,
+      clear: true,
+      timeMs: gateway.host.nowMs,
+      parentKey: 0n,
+      keys: new BigUint64Array(),
+      weights: new Uint32Array(),
+    },
+  ];
+  gateway.settle(2000);
+  const matched = (): number => gateway.metric('warmpath_matched_bytes_total.pool.pool');
+  const before = matched();
+  gateway.request(2, chat(SYSTEM, 'first'));
+  expect(matched()).toBe(before);
+});
+
+test('a VM at rest that is told to serve another pool begins anew, and asks for no table again and again', async () => {
+  const gateway = await served(14_000);
+  gateway.roots.forEach((root, i) => (gateway.roots[i] = root.reconfigure(gateway.configuration({ pool: 'other' }))));
+  const touch = await touchOf(SYSTEM, 3, gateway.host.nowMs);
+  const tell = (ms: number): void => {
+    for (let at = 0; at < ms; at += 50) {
+      gateway.plane.touches = [{ ...touch, timeMs: gateway.host.nowMs }];
+      gateway.settle(50);
+    }
+  };
+  tell(1000);
+  expect(workersOf(gateway)).toBe(3);
+  tell(14_000);
+  expect(workersOf(gateway)).toBe(1);
+  expect(gateway.metric('warmpath_sibling_touches_lost_total.pool.other')).toBe(0);
+  gateway.reports.length = 0;
+  tell(5000);
+  expect(gateway.reports.filter((report) => report.flags.includes('wantSnapshot'))).toEqual([]);
+});
+
+test('VMs that have served lead again after their plugin was removed and came back', async () => {
+  const gateway = (await Gateway.start({ workers: 2 })).settle();
+  for (const worker of [0, 1]) gateway.answer(gateway.request(worker, chat(SYSTEM, 'x')));
+  gateway.settle();
+  for (const root of gateway.roots) root.retire();
+  gateway.settle(2000);
+  gateway.roots.length = 0;
+  gateway.addWorker('worker-1');
+  gateway.addWorker('worker-2');
+  gateway.settle(1000);
+  gateway.reports.length = 0;
+  gateway.settle(20_000);
+  expect(gateway.reports.length).toBeGreaterThan(300);
+  expect(workersOf(gateway)).toBe(2);
 });
