@@ -19,6 +19,9 @@ export const LIMITS = {
   /** Two lives of a gateway that report in turn so often within so long are two gateways with one name. */
   gatewayTurns: 20,
   gatewayTurnsMs: 10_000,
+  /** What one gateway tells of a pod counts so much at most in the mean age and slowness, and slowness, in s a token, is cut: else sums lose the rest. */
+  loadWeight: 1 << 20,
+  loadSlowness: 10,
   /** A gateway that was asked for its table is waited for so long by those that joined meanwhile. */
   tableTellMs: 5_000,
   /** A gateway that is silent for so long is forgotten with its counters. */

@@ -57,12 +57,12 @@ export class LoadSums {
       const inFlight = numbers[at + 1] as number;
       const prefillTokens = numbers[at + 2] as number;
       const usedTokens = numbers[at + 3] as number;
-      const slowness = numbers[at + 5] as number;
+      const slowness = Math.min(numbers[at + 5] as number, LIMITS.loadSlowness);
       if (inFlight === 0 && prefillTokens === 0 && usedTokens === 0 && slowness === 0) continue;
       const row = this.#rows.get(podId) ?? this.#open(podId);
       if (this.#ownAt[row] !== 0) continue;
       own.open();
-      const [to, weight] = [own.size * FIELDS, Math.max(1, inFlight)];
+      const [to, weight] = [own.size * FIELDS, Math.min(Math.max(1, inFlight), LIMITS.loadWeight)];
       const atMs = Math.round(nowAtMs - Math.min(numbers[at + 4] as number, LIMITS.gatewayStaleMs));
       own.podIds[own.size++] = podId;
       own.sums[to + IN_FLIGHT] = inFlight;

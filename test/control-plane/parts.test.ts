@@ -259,6 +259,25 @@ test('load of the others is what a plain sum says, whatever comes and goes', () 
   );
 });
 
+test('absurd numbers of one gateway leave nothing behind in what the others told', () => {
+  const gateways = new Gateways(0);
+  const nowMs = 4_000_000_000;
+  const tell = (name: string, inFlight: number, slowness: number): void => {
+    const { gateway } = gateways.meet(name, 1n, nowMs);
+    const load = { podId: 1, inFlight, prefillTokens: 0, usedTokens: 0, ageMs: 10, slowness };
+    gateways.setLoad(gateway, loadRows(inFlight === 0 ? [] : [load]), nowMs);
+  };
+  tell('a', 2, 0.001);
+  tell('b', 2, 0.003);
+  tell('c', 0xffff_ffff, 3e38);
+  tell('c', 0, 0);
+  const rows = loadRows([]);
+  gateways.loadOfOthers(null, new Set([1]), nowMs, rows);
+  const [told] = loadRecords(rows);
+  expect(told).toMatchObject({ inFlight: 4, ageMs: 10 });
+  expect(told?.slowness).toBeCloseTo(0.002, 6);
+});
+
 test('outcomes of pods that come are counted however many have gone', () => {
   const gateways = new Gateways(0);
   const { gateway } = gateways.meet('gw', 1n, 0);
