@@ -42,7 +42,7 @@ import { podId, podOfId, podsOfPool, podWords } from './pods';
 import { resultBytes, resultCas, resultPtr, sharedData, sharedDataSet } from './proxy-wasm/host';
 import { STATUS_NOT_FOUND, STATUS_OK } from './proxy-wasm/status';
 import { Ticker } from './ticker';
-import { applyTouch } from './touches';
+import { applyTouch, tellsWhole } from './touches';
 
 /** How long a claim lives without renewal. A VM that misses this long is taken for dead. */
 const LEASE_MS: f64 = 1500;
@@ -242,11 +242,12 @@ export class Exchange {
   }
 
   /**
-   * Tells the siblings of a pick: the keys with the prompt bytes that each chain of keys reaches, from the first one on, or behind `known`
+   * Tells the siblings of a pick: the keys with the prompt bytes that each chain of keys reaches, from the first one on, or behind `told`
    * of them that all have been told of a moment ago.
    */
-  publishTouch(pod: u32, timeMs: f64, keys: StaticArray<u64>, ends: StaticArray<u32>, n: u32, known: u32): void {
+  publishTouch(pod: u32, timeMs: f64, keys: StaticArray<u64>, ends: StaticArray<u32>, n: u32, told: u32): void {
     this.isDirty = true;
+    const known: u32 = told == 0 || told > n || tellsWhole(keys[told - 1], timeMs) ? 0 : told;
     if (known >= n || n > CHAIN_BLOCKS_MAX || !this.isHeard()) return;
     this.beginRecord();
     if (writeTouch(podId(pod), 0, timeMs, known == 0 ? 0 : keys[known - 1], n - known)) {

@@ -1,4 +1,4 @@
-// Applying a touch that somebody else made, a sibling worker or another gateway, to this VM's table.
+// Applying a touch that somebody else made, a sibling worker or another gateway, to this VM's table, and how whoever missed one finds it.
 import {
   touchCount,
   touchFlags,
@@ -9,8 +9,10 @@ import {
   touchWeights,
   TOUCH_CLEAR,
 } from './engine/frame';
+import { WHOLE_EVERY } from './engine/limits';
 import { loadCold } from './engine/load';
 import { poolBytesPerToken } from './engine/pool';
+import { mix64 } from './engine/random';
 import { residencyAnswerKey, residencyOrphans, residencyPodClear, residencyTouchAt } from './engine/residency';
 import { podOfId } from './pods';
 
@@ -35,4 +37,12 @@ export function applyTouch(pool: u32, nowMs: f64): bool {
   const isAnswer = touchCount() == 1 && load<u64>(touchKeys()) == residencyAnswerKey(touchParentKey());
   if (!isAnswer) loadCold(pod, <f64>bytes / poolBytesPerToken(pool), timeMs);
   return residencyOrphans() == orphans;
+}
+
+/**
+ * Whether a chain that has been told up to a key a moment ago is told from its first block on all the same, as one in WHOLE_EVERY is. As long as
+ * its answers keep a chain new here, whoever missed its beginning would else never hear of it.
+ */
+export function tellsWhole(key: u64, timeMs: f64): bool {
+  return mix64(key + reinterpret<u64>(timeMs)) % WHOLE_EVERY == 0;
 }

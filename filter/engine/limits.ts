@@ -30,6 +30,8 @@ export const SLACK_SHARE: f64 = 1.0 / 16;
 export const LAG_BITS: u32 = 6;
 export const LAG_UNIT_BITS: u32 = 10;
 export const SLACK_UNITS_MAX: u64 = 62 << 10;
+// Of touches that need not be told from the first block on one of so many is.
+export const WHOLE_EVERY: u64 = 16;
 // A pod's number in a node: PODS_MAX of them.
 export const POD_BITS: u32 = 10;
 // Who tells of load beside this VM: sibling workers and other gateways.

@@ -76,3 +76,19 @@ test('a gateway that missed the beginning counts it, and finds the prompt when i
   expect(receiver.metric('warmpath_matched_bytes_total.pool.pool')).toBeGreaterThan(15_000);
   expect(unattached()).toBe(2);
 });
+
+test('a chain that answers keep new is told whole sometimes, for those who missed its beginning', async () => {
+  const gateway = await started(1);
+  let user = words('turn', 2000);
+  for (let turn = 0; turn < 64; turn++) {
+    const stream = gateway.request(0, chat(SYSTEM, user));
+    gateway.settle(1500);
+    gateway.answer(stream);
+    gateway.settle(100);
+    user += words(`turn ${turn}`, 600);
+  }
+  const whole = prompts(gateway).filter(({ parentKey }) => parentKey === 0n);
+  expect(prompts(gateway)).toHaveLength(64);
+  expect(whole.length).toBeGreaterThan(1);
+  expect(whole.length).toBeLessThan(16);
+});
