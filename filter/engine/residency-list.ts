@@ -4,7 +4,7 @@
 // old end, where blocks fall out, and there a little of the time for which a pod keeps its blocks makes no difference. So a chain that was touched
 // so shortly before is left where it stands, and only what is new is put in front of it. For that a node keeps its lag: by how
 // much the blocks before it in its chain may have been touched earlier than it. All of them are held, and not touched before the node's
-// time less its lag, as long as something older than that is still in the list. What is left alone does not come any nearer to the present by
+// time less its lag, as long as something older than that is still in the list and nothing as new as that has gone. What is left alone does not come any nearer to the present by
 // what is put behind it, so errors do not add up: every block stands at most the slack before its last use.
 import {
   CHAIN_BLOCKS_MAX,
@@ -26,6 +26,7 @@ import {
   podAt,
   podBytes,
   podCapacity,
+  podGone,
   podOldest,
 } from './residency-store';
 
@@ -66,7 +67,8 @@ export function nodeBase(pod: u32, node: u32): u64 {
   const back = (<u64>away) << LAG_UNIT_BITS;
   const time = nodeTime(node);
   if (away == LAG_NONE || time <= back) return 0;
-  return time - back > nodeTime(podOldest(pod)) ? time - back : 0;
+  // The oldest alone does not tell: what is touched late may be older than what has gone.
+  return time - back > max(nodeTime(podOldest(pod)), podGone(pod)) ? time - back : 0;
 }
 
 /** The lag of what a touch at `time` puts behind blocks that were touched at `base` or later, or LAG_NONE when these are to be touched again. */

@@ -5,10 +5,11 @@
 //   entry  | key u64 | chain u32 | depth:13 bytes:19 | parent u64 | holders: one bit a pod, 64 a word |
 //   node   | time:48 lag:6 pod:10 | entry u32 | older u32 | newer u32 | chain u32 |
 //   pod    | bytes u64 | capacity u64 | blocks u32 | oldest u32 | newest u32 | finger u32 |
-//          | sum of mixed keys u64 | cleared at u64 | pool u32 | reserve u32 | edge u64 | edge key u64 |
+//          | sum of mixed keys u64 | cleared at u64 | pool u32 | reserve u32 | edge u64 | edge key u64 | gone u64 |
 //
 // A pod's edge is the newest place in its list (time:48, depth from deep to shallow:13; then key) that its capacity has cut
 // off. Later touches older than it are not let in, or what small gaps let in would depend on the order of arrival.
+// Gone is the newest time of a block that the pod holds no more, for whatever reason: all that it was touched with later it holds.
 //
 // Index 0 means none, and times count in 1/64 ms. Everything is reserved by residencyInit(). The functions here take
 // pods, nodes and entries that the caller has checked or that the table itself holds.
@@ -155,6 +156,9 @@ export function podDigest(pod: u32): u64 {
 }
 export function podCleared(pod: u32): u64 {
   return load<u64>(podAt(pod), 40);
+}
+export function podGone(pod: u32): u64 {
+  return load<u64>(podAt(pod), 72);
 }
 export function podClearedSet(pod: u32, time: u64): void {
   store<u64>(podAt(pod), time, 40);
@@ -303,6 +307,7 @@ export function evictOldest(pod: u32): void {
   const record = podAt(pod);
   const at = nodeAt(node);
   const entry = load<u32>(at, 8);
+  store<u64>(record, max(podGone(pod), nodeTime(node)), 72);
   unlink(pod, node);
   let hop = nodeBucket(pod, entry);
   while (load<u32>(hop) != node) hop = nodeAt(load<u32>(hop)) + 20;

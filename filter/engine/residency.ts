@@ -3,7 +3,7 @@
 // Everyone applies the same events to the same engine: a touch (a pod was given a prompt), a clear, a capacity, a
 // removal. A list is ordered by time of the last touch, then depth from deep to shallow, then key, and a node's time
 // never goes back. So what a pod holds after some touches does not depend on the order in which they arrived, but for a little: it is
-// the newest nodes that fit its capacity. The little is the slack within which a chain is not touched again (residency-list.ts), 1/32 of the time
+// the newest nodes that fit its capacity. The little is the slack within which a chain is not touched again (residency-list.ts), 1/16 of the time
 // for which the pod keeps its blocks. (Where the table itself is full, or where a touch finds its place only after
 // TOUCH_STEPS_MAX steps, that can differ by more; both are counted.)
 //
@@ -46,6 +46,7 @@ import {
   podClearedSet,
   podClose,
   podDigest,
+  podGone,
   podOldest,
   podOpen,
   podPool,
@@ -64,6 +65,7 @@ export { POOL_NONE, residencyInit } from './residency-store';
 const BATCH: u32 = 16;
 const WEIGHTS: bool = false;
 const ENDS: bool = true;
+const LEAVES: bool = true;
 const batch = memory.data(64, 16);
 const answer = memory.data(16, 8);
 const ANSWER: u64 = 0x616e73776572;
@@ -73,6 +75,8 @@ let lookedUp: usize = 0;
 let heldNode: u32 = 0;
 /** How many keys of the last touch were left alone, because they have just been touched. */
 let left: u32 = 0;
+/** Since when all that it left alone is held; 0 = it left nothing alone. */
+let leftBase: u64 = 0;
 
 // Pods.
 
@@ -242,6 +246,24 @@ function touch(pod: u32, timeMs: f64, parentKey: u64, keys: usize, weights: usiz
   if (!inUse(pod)) return 0;
   const time = timeUnits(timeMs);
   if (time <= podCleared(pod)) return 0;
+  const bytes = touchBehind(pod, time, parentKey, keys, weights, count, ends, LEAVES);
+  // What was put in may be so much that what was left alone had to make room for it.
+  if (leftBase != 0 && podGone(pod) >= leftBase) touchBehind(pod, time, parentKey, keys, weights, count, ends, !LEAVES);
+  return bytes;
+}
+
+/** One touch, which leaves alone what was touched a moment ago, or not. */
+function touchBehind(
+  pod: u32,
+  time: u64,
+  parentKey: u64,
+  keys: usize,
+  weights: usize,
+  count: u32,
+  ends: bool,
+  leaves: bool,
+): u32 {
+  left = 0;
   const before = podBytes(pod);
   const length = min(count, CHAIN_BLOCKS_MAX);
   const parent = parentKey == 0 ? 0 : entryFind(parentKey);
@@ -249,7 +271,8 @@ function touch(pod: u32, timeMs: f64, parentKey: u64, keys: usize, weights: usiz
   if (parent == 0 && parentKey != 0) orphanNote();
   const held = heldKeys(pod, parent, keys, length);
   const base = heldNode == 0 ? 0 : nodeBase(pod, heldNode);
-  const lag = lagBehind(pod, base, time);
+  const lag = leaves ? lagBehind(pod, base, time) : LAG_NONE;
+  leftBase = lag == LAG_NONE ? 0 : base;
   if (lag != LAG_NONE) left = held;
   else loadHeads(keys, held);
   // Behind a chain that is all held, and from a prompt's first block on, it is known that all before a block is held.

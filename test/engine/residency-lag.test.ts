@@ -147,3 +147,83 @@ describe('a table that missed the beginning of a chain', () => {
     expect(table.lookup(0, keys, ends)).toBe(ends.at(-1));
   });
 });
+
+describe('a chain of which the beginning has gone', () => {
+  const { keys, ends, weights } = chainOf([0, 1]);
+  const begun = (blocks: number): Table => {
+    const table = new Table(engine, { pods: 64, blocks });
+    for (const pod of [0, 1]) table.exports.residencyPodAdd(pod, 0, 1_000_000n);
+    table.touch(0, 1, 0n, [77n], [10]);
+    table.touch(0, 100_000, 0n, keys.slice(0, 1), weights);
+    table.touch(0, 100_100, 0n, keys, weights);
+    return table;
+  };
+  const expectWhole = (table: Table): void => {
+    expect(table.lookup(0, keys, ends)).toBe(0);
+    table.touch(0, 50, 0n, [78n], [10]);
+    table.touch(0, 100_200, 0n, keys, weights);
+    expect(table.lookup(0, keys, ends)).toBe(ends.at(-1));
+  };
+
+  test('is not taken to be whole when the pod has room again and something older comes late', () => {
+    const table = begun(4096);
+    table.setCapacityBytes(0, weights[1]!);
+    table.setCapacityBytes(0, 1_000_000);
+    expectWhole(table);
+  });
+
+  test('nor where the table was full', () => {
+    const table = begun(3);
+    table.touch(1, 100_110, 0n, [90n], [10]);
+    table.touch(1, 100_120, 0n, [91n], [10]);
+    table.removePod(1);
+    expectWhole(table);
+  });
+
+  test('nor when what is put behind it leaves no room for it', () => {
+    const table = begun(4096);
+    table.touch(0, 100_150, 0n, [90n], [500]);
+    const long = chainOf([0, 1, 2, 0, 1, 2]);
+    table.setCapacityBytes(0, long.ends.at(-1)! + 400);
+    table.touch(0, 100_200, 0n, long.keys, long.weights);
+    expect(table.exports.residencyLeft()).toBe(0);
+    expect(table.lookup(0, long.keys, long.ends)).toBe(long.ends.at(-1));
+    expect(table.holds(0, 90n)).toBe(false);
+  });
+
+  const event = fc.record({
+    kind: fc.constantFrom('touch', 'touch', 'touch', 'late', 'answer', 'behind', 'clear', 'back', 'capacity'),
+    pod: fc.nat(1),
+    path: fc.array(fc.nat(2), { minLength: 1, maxLength: 8 }),
+    gapMs: fc.nat(400),
+    lateMs: fc.oneof(fc.nat(1500), fc.nat(900_000)),
+    capacity: fc.constantFrom(300, 1000, 3000, 20_000),
+  });
+  propertyTest.prop([fc.array(event, { minLength: 20, maxLength: 100 }), fc.constantFrom(4096, 30)], { numRuns: 2000 })(
+    'whatever happened, is whole after a touch from its first block on',
+    (events, blocks) => {
+      const table = new Table(engine, { pods: 64, blocks });
+      for (const pod of [0, 1]) table.exports.residencyPodAdd(pod, 0, 20_000n);
+      let nowMs = 1_000_000;
+      for (const { kind, pod, path, gapMs, lateMs, capacity } of events) {
+        nowMs += gapMs + 1;
+        const chain = chainOf(path);
+        const half = chain.keys.length >> 1;
+        if (kind === 'late') table.touch(pod, nowMs - lateMs, 0n, chain.keys, chain.weights);
+        else if (kind === 'answer') table.exports.residencyTouchAnswer(pod, nowMs, chain.keys.at(-1)!, 50);
+        else if (kind === 'behind')
+          table.touch(pod, nowMs, chain.keys[half - 1] ?? 0n, chain.keys.slice(half), chain.weights.slice(half));
+        else if (kind === 'clear') table.clearPod(pod, nowMs - lateMs);
+        else if (kind === 'back') table.exports.residencyPodAdd(pod, 0, 20_000n);
+        else if (kind === 'capacity') table.setCapacityBytes(pod, capacity);
+        else {
+          const full = table.counters().exhausted;
+          table.touch(pod, nowMs, 0n, chain.keys, chain.weights);
+          table.lookup(0, chain.keys, chain.ends);
+          if (table.podCapacityBytes(pod) < chain.ends.at(-1)! || table.counters().exhausted !== full) continue;
+          expect(table.exports.matchBytes(pod)).toBe(chain.ends.at(-1));
+        }
+      }
+    },
+  );
+});
