@@ -155,6 +155,11 @@ export class Leader {
     this.gauges = new Gauges(pool, counters);
   }
 
+  /** It leads, and the control plane does not answer: what waits to be told is with this VM alone. */
+  get isUnheard(): bool {
+    return this.claim.held && this.failures > 0;
+  }
+
   /** In how many ms a report is due; a VM that does not lead, or has to wait for an answer first, has none. */
   dueMs(nowMs: f64): u32 {
     if (!this.claim.held || (this.hasCall && this.nextMs <= nowMs)) return u32.MAX_VALUE;

@@ -176,7 +176,7 @@ export class Plugin {
     const mayLead = this.hasServed || !this.exchange.othersServe();
     this.leader.tick(now, this.config, this.settings, this.gateway, mayLead);
     this.counters.flush();
-    if (this.idleMs == 0 || mayLead) this.idleMs = now;
+    if (this.idleMs == 0 || mayLead || this.leader.isUnheard) this.idleMs = now;
     if (now - this.idleMs > REST_AFTER_MS) this.rest();
     this.ticker.every(this.tickMs(now));
   }

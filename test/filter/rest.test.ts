@@ -179,3 +179,18 @@ test('VMs that have served lead again after their plugin was removed and came ba
   expect(gateway.reports.length).toBeGreaterThan(300);
   expect(workersOf(gateway)).toBe(2);
 });
+
+test('a leader does not come to rest with what a control plane that is away has not been told', async () => {
+  const gateway = await served(6000);
+  gateway.answers = false;
+  gateway.reports.length = 0;
+  for (let i = 0; i < 40; i++) {
+    gateway.answer(gateway.request(1, chat(words(`away${i}`, 3000), 'x')));
+    gateway.settle(200);
+  }
+  gateway.answers = true;
+  gateway.settle(12_000);
+  const whole = gateway.plane.touched().filter((touch) => touch.parentKey === 0n);
+  expect(new Set(whole.map((touch) => touch.keys.join())).size).toBe(40);
+  expect(workersOf(gateway)).toBe(1);
+});
