@@ -2,7 +2,7 @@
 // plane, under a steady rate of prompts of 72 blocks whose last quarter is new. The same rate goes through the same number of Envoys
 // with a filter that does nothing; the difference, and all of the control plane, is what a request costs.
 //
-//   node bench/replication.ts [--json] [--gateways N] [--workers N] [--rate N] [--seconds N] [--warm-up N] [--rounds N] [--help]
+//   node bench/replication.ts [--json] [--gateways N] [--workers N] [--rate N] [--seconds N] [--rounds N] [--help]
 import { fileURLToPath } from 'node:url';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
@@ -31,8 +31,6 @@ export interface ReplicationOptions {
   workers: number;
   rate: number;
   seconds: number;
-  /** After so many seconds VMs that serve nothing have come to rest (filter/plugin.ts). */
-  warmUp: number;
   rounds: number;
   envoy: string;
 }
@@ -157,7 +155,7 @@ async function oneRound(arm: Arm, options: ReplicationOptions, load: Load, plane
     await fleet.start(arm);
     const ports = fleet.envoys.map((envoy) => envoy.ports[arm]!);
     const bodies = new Bodies(BODY_BYTES);
-    await drive(ports, { ...options, seconds: options.warmUp }, bodies);
+    await drive(ports, { ...options, seconds: 2 }, bodies);
     const before = { cpu: fleet.cpuUs(), plane: processNs(plane.pid) / 1000, bytes: await fleet.syncBytes() };
     const requests = await drive(ports, options, bodies);
     const bytes = await fleet.syncBytes();
@@ -243,8 +241,7 @@ async function main(): Promise<number> {
     .option('--gateways <n>', 'Envoys', whole, 8)
     .option('--workers <n>', 'workers of each', whole, 4)
     .option('--rate <n>', 'requests a second, all gateways together', whole, 500)
-    .option('--seconds <n>', 'length of a round', whole, 10)
-    .option('--warm-up <n>', 'seconds before it, until VMs that serve nothing have come to rest', whole, 13)
+    .option('--seconds <n>', 'length of a round, after 2 s of warm-up', whole, 10)
     .option('--rounds <n>', 'rounds of each arm', whole, 3)
     .option('--envoy <version>', 'Envoy to measure in', envoyVersionDefault)
     .exitOverride();

@@ -39,15 +39,14 @@ const CACHED_TOKENS: u32 = UNPICKED + 7;
 const PREDICTED_TOKENS: u32 = UNPICKED + 8;
 const LOST: u32 = UNPICKED + 9;
 const UNTOLD: u32 = UNPICKED + 10;
-const UNATTACHED: u32 = UNPICKED + 11;
-const SYNCS_OK: u32 = UNPICKED + 12;
-const SYNCS_FAILED: u32 = UNPICKED + 13;
-const SYNCS_REJECTED: u32 = UNPICKED + 14;
-const ELECTIONS: u32 = UNPICKED + 15;
-const OBJECTIVES: u32 = UNPICKED + 16;
-const FAIRNESS: u32 = UNPICKED + 17;
-const SUBSET_REFUSED: u32 = UNPICKED + 18;
-const COUNTERS: u32 = UNPICKED + 19;
+const SYNCS_OK: u32 = UNPICKED + 11;
+const SYNCS_FAILED: u32 = UNPICKED + 12;
+const SYNCS_REJECTED: u32 = UNPICKED + 13;
+const ELECTIONS: u32 = UNPICKED + 14;
+const OBJECTIVES: u32 = UNPICKED + 15;
+const FAIRNESS: u32 = UNPICKED + 16;
+const SUBSET_REFUSED: u32 = UNPICKED + 17;
+const COUNTERS: u32 = UNPICKED + 18;
 
 function define(kind: u32, name: string): u32 {
   const label = text(name);
@@ -83,7 +82,6 @@ export class Counters {
     this.counter(PREDICTED_TOKENS, 'predicted_cached_tokens', '');
     this.counter(LOST, 'sibling_touches_lost', '');
     this.counter(UNTOLD, 'untold_touches', '');
-    this.counter(UNATTACHED, 'unattached_touches', '');
     this.counter(SYNCS_OK, 'syncs', '.result.ok');
     this.counter(SYNCS_FAILED, 'syncs', '.result.failed');
     this.counter(SYNCS_REJECTED, 'syncs', '.result.rejected');
@@ -180,11 +178,6 @@ export class Counters {
   /** Touches found no room among those that wait for the control plane. */
   countUntold(records: u32): void {
     this.add(UNTOLD, records);
-  }
-
-  /** A touch stands behind a block that this VM does not know. */
-  countUnattached(): void {
-    this.add(UNATTACHED, 1);
   }
 
   countSyncOk(): void {

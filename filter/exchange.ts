@@ -22,7 +22,6 @@ import {
   touchesNext,
   touchRecord,
   touchRecordBytes,
-  touchTimeMs,
   writeLoad,
   writeTouch,
   writeTouchKey,
@@ -42,7 +41,7 @@ import { podId, podOfId, podsOfPool, podWords } from './pods';
 import { resultBytes, resultCas, resultPtr, sharedData, sharedDataSet } from './proxy-wasm/host';
 import { STATUS_NOT_FOUND, STATUS_OK } from './proxy-wasm/status';
 import { Ticker } from './ticker';
-import { applyTouch, tellsWhole } from './touches';
+import { applyTouch } from './touches';
 
 /** How long a claim lives without renewal. A VM that misses this long is taken for dead. */
 const LEASE_MS: f64 = 1500;
@@ -138,11 +137,8 @@ export class Exchange {
   private headSeenMs: StaticArray<f64> = new StaticArray<f64>(SEGMENTS_MAX);
   private writers: StaticArray<u64> = new StaticArray<u64>(SEGMENTS_MAX);
   private ringRead: StaticArray<u64> = new StaticArray<u64>(SEGMENTS_MAX);
-  /** Segments that some sibling holds, one bit each, and those of them whose holders have picked. */
+  /** Segments that some sibling holds, one bit each. */
   private active: u64 = 0;
-  private serving: u64 = 0;
-  /** This VM takes no part: it looks who does, and no more. */
-  private rests: bool = false;
 
   constructor(
     private keys: Keyspace,
@@ -158,24 +154,6 @@ export class Exchange {
   /** How many VMs of this gateway take part, this one included. */
   members(): u32 {
     return <u32>popcnt(this.active) + (this.own >= 0 ? 1 : 0);
-  }
-
-  /** Whether some sibling serves requests. */
-  othersServe(): bool {
-    return this.serving != 0;
-  }
-
-  /** Gives the segment back, and takes in nothing but who is there. */
-  rest(): void {
-    this.giveBack();
-    this.renewals = 0;
-    this.rests = true;
-  }
-
-  /** Takes part from the next tick on, and asks for the table with it. */
-  wake(): void {
-    this.rests = false;
-    this.hasAsked = false;
   }
 
   /** Claims a segment or renews the claim. Called on ticks only: a VM that never ticks must not take part. */
@@ -208,14 +186,10 @@ export class Exchange {
 
   /** Gives the segment back when the plugin is removed. */
   leave(): void {
-    this.giveBack();
-    for (let i = 0; i < SEGMENTS_MAX; i++) this.forget(i);
-    this.wake();
-  }
-
-  private giveBack(): void {
     if (this.own >= 0) this.claim.release(this.keys.of(KEY_CLAIM, this.own), this.nonce);
+    for (let i = 0; i < SEGMENTS_MAX; i++) this.forget(i);
     this.own = -1;
+    this.hasAsked = false;
   }
 
   /** The clock was set back: what was due at a time is due now, and a sibling is dead a whole lease from now. */
@@ -241,19 +215,15 @@ export class Exchange {
     this.publishHead(nowMs);
   }
 
-  /**
-   * Tells the siblings of a pick: the keys with the prompt bytes that each chain of keys reaches, from the first one on, or behind `told`
-   * of them that all have been told of a moment ago.
-   */
-  publishTouch(pod: u32, timeMs: f64, keys: StaticArray<u64>, ends: StaticArray<u32>, n: u32, told: u32): void {
+  /** Tells the siblings of a pick: `n` keys with the prompt bytes that each chain of keys reaches. */
+  publishTouch(pod: u32, timeMs: f64, keys: StaticArray<u64>, ends: StaticArray<u32>, n: u32): void {
     this.isDirty = true;
-    const known: u32 = told == 0 || told > n || tellsWhole(keys[told - 1], timeMs) ? 0 : told;
-    if (known >= n || n > CHAIN_BLOCKS_MAX || !this.isHeard()) return;
+    if (n == 0 || n > CHAIN_BLOCKS_MAX || !this.isHeard()) return;
     this.beginRecord();
-    if (writeTouch(podId(pod), 0, timeMs, known == 0 ? 0 : keys[known - 1], n - known)) {
-      let before = known == 0 ? 0 : ends[known - 1];
-      for (let i = known; i < n; i++) {
-        writeTouchKey(i - known, keys[i], ends[i] - before);
+    if (writeTouch(podId(pod), 0, timeMs, 0, n)) {
+      let before: u32 = 0;
+      for (let i: u32 = 0; i < n; i++) {
+        writeTouchKey(i, keys[i], ends[i] - before);
         before = ends[i];
       }
       this.collect(writtenRecord(), writtenRecordBytes());
@@ -412,10 +382,7 @@ export class Exchange {
       this.writers[segment] = frameEpoch();
       this.ringRead[segment] = 0;
     }
-    if (next > 0) this.serving |= bitOf(segment);
-    else this.serving &= ~bitOf(segment);
-    if (this.rests) this.ringRead[segment] = next;
-    else this.readRing(segment, next, isNew, nowMs);
+    this.readRing(segment, next, isNew, nowMs);
   }
 
   private readRing(segment: i32, next: u64, isNew: bool, nowMs: f64): void {
@@ -435,48 +402,17 @@ export class Exchange {
         continue;
       }
       while (touchesNext()) {
-        if (!applyTouch(this.pool, nowMs)) this.counters.countUnattached();
+        applyTouch(this.pool, nowMs);
         this.collect(touchRecord(), touchRecordBytes());
       }
     }
     this.ringRead[segment] = next;
   }
 
-  /**
-   * Collects what all VMs told since a time: from then on nobody may have collected it. What the leader before has told already is told twice,
-   * which changes nothing.
-   */
-  collectSince(timeMs: f64): void {
-    for (let segment = 0; segment < SEGMENTS_MAX; segment++) {
-      const isOwn = segment == this.own;
-      if (!isOwn && !(this.active & bitOf(segment))) continue;
-      const next = isOwn ? this.ringNext : this.ringRead[segment];
-      const writer = isOwn ? this.nonce : this.writers[segment];
-      let first = next;
-      while (first > 0 && next - first < RING_RECORDS && this.hasRecord(segment, first - 1, writer)) {
-        if (!touchesNext() || touchTimeMs() < timeMs) break;
-        first--;
-      }
-      for (; first < next; first++) {
-        if (!this.hasRecord(segment, first, writer)) continue;
-        while (touchesNext()) this.collect(touchRecord(), touchRecordBytes());
-      }
-    }
-  }
-
-  /** Whether a ring record is still there; it is then the frame that was checked last. */
-  private hasRecord(segment: i32, sequence: u64, writer: u64): bool {
-    const key = this.keys.of(KEY_RING, <u32>segment * RING_RECORDS + <u32>(sequence % RING_RECORDS));
-    if (sharedData(key.ptr, key.length) != STATUS_OK) return false;
-    if (frameCheck(resultPtr, <u32>resultBytes) != FRAME_OK) return false;
-    return frameSequence() == sequence && frameEpoch() == writer;
-  }
-
   /** A segment that nobody holds any more: its counters no longer count. */
   private forget(segment: i32): void {
     if (this.active & bitOf(segment)) this.zeroSource(segment);
     this.active &= ~bitOf(segment);
-    this.serving &= ~bitOf(segment);
     this.writers[segment] = 0;
   }
 

@@ -95,8 +95,6 @@ const BACKOFF_MS_MAX: f64 = 1000;
 const CALL_LOST_MS: f64 = 3000;
 /** How often a VM that does not lead looks whether nobody does. */
 const TRY_MS: f64 = 100;
-/** For so long before an election nobody may have collected touches: a lease, and what the next one takes to find it over. */
-const UNCOLLECTED_MS: f64 = 1500;
 const GAUGES_MS: f64 = 250;
 const OUTCOMES_MS: f64 = 500;
 const ALIVE_MS: f64 = 1000;
@@ -117,8 +115,6 @@ export class Leader {
   private claim: Claim = new Claim();
   private cluster: Text = 0;
   private headers: Text = 0;
-  /** It was elected since its last report. */
-  private isNew: bool = false;
   private hasCall: bool = false;
   private callId: u32 = 0;
   private calledMs: f64 = 0;
@@ -155,11 +151,6 @@ export class Leader {
     this.gauges = new Gauges(pool, counters);
   }
 
-  /** It leads, and the control plane does not answer: what waits to be told is with this VM alone. */
-  get isUnheard(): bool {
-    return this.claim.held && this.failures > 0;
-  }
-
   /** In how many ms a report is due; a VM that does not lead, or has to wait for an answer first, has none. */
   dueMs(nowMs: f64): u32 {
     if (!this.claim.held || (this.hasCall && this.nextMs <= nowMs)) return u32.MAX_VALUE;
@@ -189,10 +180,10 @@ export class Leader {
     this.headers = pairs(flat);
   }
 
-  /** Takes the lease if it may, or renews it, and does what a leader does. `gateway` is the gateway's name. */
-  tick(nowMs: f64, config: Config, settings: Settings, gateway: Bytes, mayTake: bool): void {
+  /** Takes or renews the lease, and does what a leader does. `gateway` is the gateway's name. */
+  tick(nowMs: f64, config: Config, settings: Settings, gateway: Bytes): void {
     if (this.cluster == 0) return;
-    if (mayTake || this.claim.held) this.keepLease(nowMs);
+    this.keepLease(nowMs);
     if (nowMs - this.gaugesMs >= GAUGES_MS) {
       this.gaugesMs = nowMs;
       this.gauges.record(this.claim.held);
@@ -277,7 +268,6 @@ export class Leader {
       this.hasCall = false;
       this.failures = 0;
       this.nextMs = nowMs;
-      this.isNew = true;
       // Begun with the next report, from where the leader before stood.
       this.beginPool(0);
       this.outcomes.begin();
@@ -288,8 +278,6 @@ export class Leader {
 
   private report(nowMs: f64, config: Config, settings: Settings, gateway: Bytes): void {
     if (this.poolHash != settings.poolHash) this.beginPool(settings.poolHash);
-    if (this.isNew) this.exchange.collectSince(nowMs - UNCOLLECTED_MS);
-    this.isNew = false;
     if (this.hasCall && nowMs - this.calledMs > CALL_LOST_MS) this.failed(nowMs, 0);
     if (this.hasCall || nowMs < this.nextMs) return;
     this.readWant();

@@ -43,9 +43,6 @@ import { streamsInit, streamsTick } from './stream';
 /** Waking up costs more than what there is to do: a VM ticks seldom unless requests are under way, or there is a table to take over. */
 const TICK_MS: u32 = 50;
 const TICK_BUSY_MS: u32 = 20;
-/** A VM that has served nothing rests when siblings have served for so long, and looks so often whether they still do. */
-const REST_AFTER_MS: f64 = 10000;
-const TICK_REST_MS: u32 = 500;
 /** What the leader wrote is new enough for picks within so long. */
 const NEWS_MS: f64 = 5;
 /** How often a VM looks for siblings that it does not know yet. */
@@ -81,10 +78,6 @@ export class Plugin {
   private discoveredMs: f64 = 0;
   private tickedMs: f64 = 0;
   private readMs: f64 = 0;
-  /** Siblings serve since then, and this VM has served nothing yet. */
-  private idleMs: f64 = 0;
-  private hasServed: bool = false;
-  private rests: bool = false;
 
   constructor(
     public name: Bytes,
@@ -116,7 +109,6 @@ export class Plugin {
     this.hasLeft = false;
     const poolHash = framePoolHashOf(config.pool.ptr, config.pool.length);
     if (poolHash != this.settings.poolHash) {
-      if (this.rests) this.wake(nowMs());
       podsDrop(this.pool);
       this.settings.reset(poolHash);
       this.exchange.forgetTouches();
@@ -157,13 +149,8 @@ export class Plugin {
       this.discoveredMs = 0;
       this.exchange.restartClock(now);
       this.leader.restartClock(now);
-      this.idleMs = now;
     }
     this.tickedMs = now;
-    if (this.rests) {
-      this.tickAtRest(now);
-      return;
-    }
     const discovers = now - this.discoveredMs >= DISCOVER_MS;
     if (discovers) this.discoveredMs = now;
     poolCapacityRefresh(this.pool);
@@ -172,52 +159,9 @@ export class Plugin {
     this.exchange.readSiblings(now, discovers);
     this.exchange.publish(now);
     this.outcomes.publish(this.exchange.own, now);
-    // One that will soon rest leaves the lead to those that serve.
-    const mayLead = this.hasServed || !this.exchange.othersServe();
-    this.leader.tick(now, this.config, this.settings, this.gateway, mayLead);
+    this.leader.tick(now, this.config, this.settings, this.gateway);
     this.counters.flush();
-    if (this.idleMs == 0 || mayLead || this.leader.isUnheard) this.idleMs = now;
-    if (now - this.idleMs > REST_AFTER_MS) this.rest();
     this.ticker.every(this.tickMs(now));
-  }
-
-  /**
-   * Envoy starts a VM on its main thread as well, which no request ever comes to, and some workers get no connection for long. What
-   * they would keep up with costs as much as it costs those that use it. So a VM without a request takes no part as long as a sibling serves.
-   */
-  private rest(): void {
-    this.rests = true;
-    this.leader.leave();
-    this.exchange.rest();
-    this.settings.rest();
-  }
-
-  private tickAtRest(now: f64): void {
-    this.readNews(now, 0);
-    this.exchange.readSiblings(now, true);
-    if (!this.exchange.othersServe()) this.wake(now);
-    this.counters.flush();
-    this.ticker.every(this.rests ? TICK_REST_MS : TICK_MS_MIN);
-  }
-
-  /** What siblings and other gateways did meanwhile comes with a table, which the next tick asks for. */
-  private wake(now: f64): void {
-    this.rests = false;
-    this.idleMs = now;
-    this.exchange.wake();
-    this.settings.wake();
-  }
-
-  /** A request has come to this VM. */
-  serve(): void {
-    if (this.hasServed) return;
-    this.hasServed = true;
-    if (!this.rests) return;
-    const now = nowMs();
-    this.wake(now);
-    // Not only with the next tick: the others are to hear of this very request.
-    this.exchange.keepSegment(now);
-    this.ticker.soon();
   }
 
   /** When this VM has something to do next; the leader goes by its reports. */
@@ -248,9 +192,6 @@ export class Plugin {
     podsDrop(this.pool);
     this.settings.reset(0);
     this.counters.flush();
-    // One that has served stays so: its ring goes on where it was, and by that the others take it for one that serves.
-    this.rests = false;
-    this.idleMs = 0;
     this.hasLeft = true;
   }
 }

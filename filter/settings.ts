@@ -50,7 +50,6 @@ import {
   metricsTtftRequests,
   metricsWaiting,
   touchCount,
-  touchFlags,
   touchesNext,
   FLAG_MORE,
   FRAME_OK,
@@ -65,7 +64,6 @@ import {
   SECTION_LOAD,
   SECTION_METRICS,
   SECTION_POOL,
-  TOUCH_CLEAR,
 } from './engine/frame';
 import { FRAME_KEY_NAME_BYTES_MAX, SOURCE_GATEWAYS, TABLE_RING } from './engine/limits';
 import { loadForeignAge, loadForeignSet, loadMetrics, loadSlownessLearn, loadTold } from './engine/load';
@@ -117,8 +115,6 @@ export class Settings {
   private hasJoined: bool = false;
   private joinedAt: u64 = 0;
   private settledMs: f64 = 0;
-  /** This VM serves nothing: touches pass by it unread. */
-  private rests: bool = false;
   /** How often a new secret has come instead of another. */
   secrets: u32 = 0;
 
@@ -144,16 +140,6 @@ export class Settings {
   /** There are touches that were told and not read yet. */
   get isBehind(): bool {
     return this.isTableKnown && this.tableRead < this.tableTold;
-  }
-
-  /** Leaves touches unread from here on. */
-  rest(): void {
-    this.rests = true;
-  }
-
-  /** Takes touches in again. Until the table has come that is asked for, picks go by what was known before. */
-  wake(): void {
-    this.rests = false;
   }
 
   /** Picks steer. In shadow mode they are made and counted only. */
@@ -293,13 +279,6 @@ export class Settings {
   private readTable(nowMs: f64, next: u64, keysMax: u32): void {
     if (next == 0) return;
     this.tableTold = next;
-    if (this.rests) {
-      if (this.isTableKnown) this.readClears(nowMs, next);
-      this.isTableKnown = true;
-      this.tableRead = next;
-      this.tableRecords = 0;
-      return;
-    }
     if (!this.isTableKnown || next < this.tableRead) {
       this.isTableKnown = true;
       this.tableRead = next > TABLE_RING ? next - TABLE_RING : 0;
@@ -315,7 +294,6 @@ export class Settings {
     while (this.tableRead < next && keys < keysMax) {
       const key = this.keys.of(KEY_TABLE, <u32>(this.tableRead % TABLE_RING));
       const isThere = sharedData(key.ptr, key.length) == STATUS_OK && this.isOurs();
-      const isSnapshot = isThere && frameKind() == KIND_SNAPSHOT;
       for (let i: u32 = 0; isThere && touchesNext(); i++) {
         if (i < this.tableRecords) continue;
         if (keys >= keysMax) {
@@ -323,24 +301,12 @@ export class Settings {
           return;
         }
         keys += touchCount();
-        // A snapshot has what is newest first, which may be the end of a chain.
-        if (!applyTouch(this.pool, nowMs) && !isSnapshot) this.counters.countUnattached();
+        applyTouch(this.pool, nowMs);
       }
-      if (isSnapshot && this.tableRead >= this.joinedAt && !(frameFlags() & FLAG_MORE)) this.hasTable = true;
+      if (isThere && this.tableRead >= this.joinedAt && frameKind() == KIND_SNAPSHOT && !(frameFlags() & FLAG_MORE))
+        this.hasTable = true;
       this.tableRecords = 0;
       this.tableRead++;
-    }
-  }
-
-  /** Of touches that pass by unread only what pods have lost: no table that is asked for later tells it. */
-  private readClears(nowMs: f64, next: u64): void {
-    let at = next - this.tableRead > TABLE_RING ? next - TABLE_RING : this.tableRead;
-    for (; at < next; at++) {
-      const key = this.keys.of(KEY_TABLE, <u32>(at % TABLE_RING));
-      if (sharedData(key.ptr, key.length) != STATUS_OK || !this.isOurs()) continue;
-      while (touchesNext()) {
-        if (touchFlags() & TOUCH_CLEAR) applyTouch(this.pool, nowMs);
-      }
     }
   }
 
@@ -370,7 +336,6 @@ export class Settings {
     this.isTableKnown = false;
     this.hasTable = false;
     this.hasJoined = false;
-    this.rests = false;
     this.hasSecret = false;
     aliasesClear(this.pool);
     secretClear(this.pool);

@@ -155,7 +155,6 @@ export function streamsInit(streams: u32): void {
 export function streamCreate(context: u32, root: u32): void {
   const plugin = pluginOfRoot(root);
   if (plugin === null) return;
-  plugin.serve();
   const slot = slotOpen(plugin.pool);
   if (slot == NONE) plugin.counters.countFallback(REASON_STREAMS_FULL);
   else contextAdd(context, slot);
@@ -274,8 +273,8 @@ function decide(slot: i32, plugin: Plugin): void {
       plugin.counters.countPick(plugin.settings.policy);
     }
     dispatch(slot, pod, pickedUncached(0), now);
-    const known = residencyTouch(pod, now, chainKeys(), chainEnds(), keys);
-    plugin.exchange.publishTouch(pod, now, chainKeys(), chainEnds(), keys, known);
+    if (keys > 0) residencyTouch(pod, now, 0, chainKeys(), chainEnds(), 0, keys);
+    plugin.exchange.publishTouch(pod, now, chainKeys(), chainEnds(), keys);
     plugin.exchange.publishHead(now);
   }
   closeScan(slot);

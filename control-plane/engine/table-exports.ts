@@ -26,7 +26,6 @@ export interface TableExports {
   residencyExhausted(): bigint;
   residencyMisplaced(): bigint;
   residencyOrphans(): bigint;
-  residencyLeft(): number;
   residencyTouchAt(
     pod: number,
     timeMs: number,

@@ -24,16 +24,6 @@ export const CHAIN_BLOCKS_MAX: u32 = 8192;
 export const BLOCK_BYTES_MAX: u32 = (1 << 19) - 1;
 // Steps that one touch may take to find its place by time. Beyond them it is put where the search stands.
 export const TOUCH_STEPS_MAX: i32 = 1 << 15;
-// A chain that was touched shortly before need not be touched again (residency-list.ts): so small a share of the time for which the pod keeps its
-// blocks, and at most so many times 1/64 ms. What a node keeps of it has these bits, each unit 16 ms.
-export const SLACK_SHARE: f64 = 1.0 / 16;
-export const LAG_BITS: u32 = 6;
-export const LAG_UNIT_BITS: u32 = 10;
-export const SLACK_UNITS_MAX: u64 = 62 << 10;
-// Of touches that need not be told from the first block on one of so many is.
-export const WHOLE_EVERY: u64 = 16;
-// A pod's number in a node: PODS_MAX of them.
-export const POD_BITS: u32 = 10;
 // Who tells of load beside this VM: sibling workers and other gateways.
 export const LOAD_SOURCES_MAX: u32 = 72;
 // Pods that a pick names, best first.

@@ -1,15 +1,14 @@
-// The memory under residency.ts: entries, nodes and pod records, and their hashes. The lists in order of time are in residency-list.ts.
+// The memory under residency.ts: entries, nodes and pod records, their hashes, and the lists in order of time.
 //
 // An entry is a key that at least one pod holds; a node is one pod's holding of it. Both are found by hash.
 //
 //   entry  | key u64 | chain u32 | depth:13 bytes:19 | parent u64 | holders: one bit a pod, 64 a word |
-//   node   | time:48 lag:6 pod:10 | entry u32 | older u32 | newer u32 | chain u32 |
+//   node   | time:48 pod:16 | entry u32 | older u32 | newer u32 | chain u32 |
 //   pod    | bytes u64 | capacity u64 | blocks u32 | oldest u32 | newest u32 | finger u32 |
-//          | sum of mixed keys u64 | cleared at u64 | pool u32 | reserve u32 | edge u64 | edge key u64 | gone u64 |
+//          | sum of mixed keys u64 | cleared at u64 | pool u32 | reserve u32 | edge u64 | edge key u64 |
 //
 // A pod's edge is the newest place in its list (time:48, depth from deep to shallow:13; then key) that its capacity has cut
 // off. Later touches older than it are not let in, or what small gaps let in would depend on the order of arrival.
-// Gone is the newest time of a block that the pod holds no more, for whatever reason: all that it was touched with later it holds.
 //
 // Index 0 means none, and times count in 1/64 ms. Everything is reserved by residencyInit(). The functions here take
 // pods, nodes and entries that the caller has checked or that the table itself holds.
@@ -19,11 +18,10 @@ import {
   HEADS_BYTES_MAX,
   PODS_MAX,
   POOLS_MAX,
-  POD_BITS,
   TABLE_BYTES_MAX,
+  TOUCH_STEPS_MAX,
 } from './limits';
 import { mix64 } from './random';
-import { beyondEdge, edgeSet, link, listBegin, listInit, placeOf, renewNode, unlink } from './residency-list';
 
 /** The pool of a pod slot that is not in use. */
 export const POOL_NONE: u32 = 0xffffffff;
@@ -36,7 +34,6 @@ const AHEAD: u32 = 16;
 export const loadedAhead: usize = memory.data(4, 4);
 const BYTES_BITS: u32 = 19;
 const DEPTH_MAX: u32 = CHAIN_BLOCKS_MAX - 1;
-const POD_MASK: u32 = (1 << POD_BITS) - 1;
 const NODE_BYTES: usize = 24;
 const POD_BYTES: usize = 80;
 const FULLEST_EVERY: u32 = 64;
@@ -67,6 +64,7 @@ let nodeFree: u32 = 0;
 let entryFree: u32 = 0;
 export let nodesUsed: u32 = 0;
 export let entriesUsed: u32 = 0;
+let steps: i32 = 0;
 /** The node that is next newer than the one touched last: of a prompt's chain, mostly the block before. 0 = none. */
 let next: u32 = 0;
 let fullest: u32 = 0;
@@ -74,6 +72,7 @@ let fullestAge: u32 = 0;
 
 export let evictedCount: u64 = 0;
 export let exhaustedCount: u64 = 0;
+export let misplacedCount: u64 = 0;
 export let orphanCount: u64 = 0;
 
 /**
@@ -124,7 +123,7 @@ export function residencyInit(podCount: u32, nodeCount: u32): void {
   for (let pod: u32 = 0; pod < podsMax; pod++) store<u32>(podAt(pod), POOL_NONE, 48);
   evictedCount = 0;
   exhaustedCount = 0;
-  listInit();
+  misplacedCount = 0;
   orphanCount = 0;
 }
 export function orphanNote(): void {
@@ -133,7 +132,7 @@ export function orphanNote(): void {
 
 // Pod records.
 
-export function podAt(pod: u32): usize {
+function podAt(pod: u32): usize {
   return pods + <usize>pod * POD_BYTES;
 }
 export function podBytes(pod: u32): u64 {
@@ -156,9 +155,6 @@ export function podDigest(pod: u32): u64 {
 }
 export function podCleared(pod: u32): u64 {
   return load<u64>(podAt(pod), 40);
-}
-export function podGone(pod: u32): u64 {
-  return load<u64>(podAt(pod), 72);
 }
 export function podClearedSet(pod: u32, time: u64): void {
   store<u64>(podAt(pod), time, 40);
@@ -267,7 +263,7 @@ function entryRelease(entry: u32, pod: u32): void {
 
 // Nodes.
 
-export function nodeAt(node: u32): usize {
+function nodeAt(node: u32): usize {
   return nodes + <usize>node * NODE_BYTES;
 }
 /** Entries are numbered side by side in a prompt, and so lie their nodes' buckets: a pod's part of the table begins somewhere of its own. */
@@ -280,7 +276,7 @@ export function nodeTime(node: u32): u64 {
 /** The pod of a node; a freed node has none. */
 export function nodePod(node: u32): u32 {
   const at = nodeAt(node);
-  return load<u32>(at, 8) == 0 ? POOL_NONE : (<u32>load<u16>(at)) & POD_MASK;
+  return load<u32>(at, 8) == 0 ? POOL_NONE : <u32>load<u16>(at);
 }
 export function nodeEntry(node: u32): u32 {
   return load<u32>(nodeAt(node), 8);
@@ -291,14 +287,98 @@ export function nodeOlder(node: u32): u32 {
 export function nodeNewer(node: u32): u32 {
   return load<u32>(nodeAt(node), 16);
 }
-export function nodeFind(pod: u32, entry: u32): u32 {
+function nodeFind(pod: u32, entry: u32): u32 {
   let node = load<u32>(nodeBucket(pod, entry));
   while (node != 0) {
     const at = nodeAt(node);
-    if (load<u32>(at, 8) == entry && ((<u32>load<u16>(at)) & POD_MASK) == pod) return node;
+    if (load<u32>(at, 8) == entry && <u32>load<u16>(at) == pod) return node;
     node = load<u32>(at, 20);
   }
   return 0;
+}
+
+/** Whether a node stands before (is older than) a place in the order of time, depth and key. */
+function isOlder(node: u32, time: u64, depth: u32, key: u64): bool {
+  const nodeAge = nodeTime(node);
+  if (nodeAge != time) return nodeAge < time;
+  const entry = nodeEntry(node);
+  const entryDeep = entryDepth(entry);
+  if (entryDeep != depth) return entryDeep > depth;
+  return load<u64>(entryAt(entry)) < key;
+}
+
+function placeOf(time: u64, depth: u32): u64 {
+  return (time << 13) | (<u64>(DEPTH_MAX - depth));
+}
+function edgeSet(pod: u32, place: u64, key: u64): void {
+  store<u64>(podAt(pod), place, 56);
+  store<u64>(podAt(pod), key, 64);
+}
+/** Whether a place is one that the pod's capacity has cut off. */
+function beyondEdge(pod: u32, place: u64, key: u64): bool {
+  const edge = load<u64>(podAt(pod), 56);
+  return place < edge || (place == edge && key <= load<u64>(podAt(pod), 64));
+}
+
+function unlink(pod: u32, node: u32): void {
+  const record = podAt(pod);
+  const older = nodeOlder(node);
+  const newer = nodeNewer(node);
+  if (older == 0) store<u32>(record, newer, 20);
+  else store<u32>(nodeAt(older), newer, 16);
+  if (newer == 0) store<u32>(record, older, 24);
+  else store<u32>(nodeAt(newer), older, 12);
+  if (load<u32>(record, 28) == node) store<u32>(record, older != 0 ? older : newer, 28);
+}
+
+/** Puts a node at its place by time: mostly at the end, else searched from the end or the last such place. */
+function link(pod: u32, node: u32, entry: u32, time: u64): void {
+  const record = podAt(pod);
+  const newest = load<u32>(record, 24);
+  const depth = entryDepth(entry);
+  const key = load<u64>(entryAt(entry));
+  let older = newest;
+  if (newest != 0 && !isOlder(newest, time, depth, key)) {
+    older = placeBefore(record, newest, time, depth, key);
+    store<u32>(record, node, 28);
+  }
+  const newer = older == 0 ? load<u32>(record, 20) : nodeNewer(older);
+  const at = nodeAt(node);
+  store<u64>(at, (time << 16) | (<u64>pod));
+  store<u32>(at, older, 12);
+  store<u32>(at, newer, 16);
+  if (older == 0) store<u32>(record, node, 20);
+  else store<u32>(nodeAt(older), node, 16);
+  if (newer == 0) store<u32>(record, node, 24);
+  else store<u32>(nodeAt(newer), node, 12);
+}
+
+/** The newest node that is older than the given place, or 0. `newest` is not older. */
+function placeBefore(record: usize, newest: u32, time: u64, depth: u32, key: u64): u32 {
+  let node = newest;
+  const finger = load<u32>(record, 28);
+  if (finger != 0) {
+    const fingerTime = nodeTime(finger);
+    const away = fingerTime < time ? time - fingerTime : fingerTime - time;
+    if (away < nodeTime(newest) - time) node = finger;
+  }
+  while (isOlder(node, time, depth, key)) {
+    const newer = nodeNewer(node);
+    if (newer == 0 || !isOlder(newer, time, depth, key)) return node;
+    if (--steps < 0) {
+      misplacedCount++;
+      return node;
+    }
+    node = newer;
+  }
+  while (node != 0 && !isOlder(node, time, depth, key)) {
+    if (--steps < 0) {
+      misplacedCount++;
+      return node;
+    }
+    node = nodeOlder(node);
+  }
+  return node;
 }
 
 export function evictOldest(pod: u32): void {
@@ -307,7 +387,6 @@ export function evictOldest(pod: u32): void {
   const record = podAt(pod);
   const at = nodeAt(node);
   const entry = load<u32>(at, 8);
-  store<u64>(record, max(podGone(pod), nodeTime(node)), 72);
   unlink(pod, node);
   let hop = nodeBucket(pod, entry);
   while (load<u32>(hop) != node) hop = nodeAt(load<u32>(hop)) + 20;
@@ -337,9 +416,9 @@ function evictFullest(pod: u32): void {
   evictOldest(podBlocks(pod) >= podBlocks(fullest) ? pod : fullest);
 }
 
-/** Begins a touch, whose nodes are to have this lag. */
-export function touchBegin(lag: u32): void {
-  listBegin(lag);
+/** Begins a touch: what touchOne() may spend on searching places from here on. */
+export function touchBegin(): void {
+  steps = TOUCH_STEPS_MAX;
   next = 0;
 }
 
@@ -388,7 +467,9 @@ export function touchNext(pod: u32, time: u64, key: u64): u32 {
 
 function touchHeld(pod: u32, time: u64, node: u32, entry: u32): void {
   next = nodeNewer(node);
-  renewNode(pod, node, entry, time);
+  if (nodeTime(node) >= time) return;
+  unlink(pod, node);
+  link(pod, node, entry, time);
 }
 
 /** Loads what evictions will need: many loads at once wait for memory together, and one by one each for itself. */

@@ -2,15 +2,13 @@
 //
 // Everyone applies the same events to the same engine: a touch (a pod was given a prompt), a clear, a capacity, a
 // removal. A list is ordered by time of the last touch, then depth from deep to shallow, then key, and a node's time
-// never goes back. So what a pod holds after some touches does not depend on the order in which they arrived, but for a little: it is
-// the newest nodes that fit its capacity. The little is the slack within which a chain is not touched again (residency-list.ts), 1/16 of the time
-// for which the pod keeps its blocks. (Where the table itself is full, or where a touch finds its place only after
-// TOUCH_STEPS_MAX steps, that can differ by more; both are counted.)
+// never goes back. So what a pod holds after some touches does not depend on the order in which they arrived: it is
+// the newest nodes that fit its capacity. (Where the table itself is full, or where a touch finds its place only after
+// TOUCH_STEPS_MAX steps, that can differ; both are counted.)
 //
 // Any pod number, key, length and time is accepted; what makes no sense changes nothing.
 import { CHAIN_BLOCKS_MAX, POOLS_MAX } from './limits';
 import { mix64 } from './random';
-import { LAG_NONE, lagBehind, misplacedCount, nodeBase } from './residency-list';
 import {
   POOL_NONE,
   alive,
@@ -30,8 +28,8 @@ import {
   matchedBytes,
   matchedKeys,
   memoryBytes,
+  misplacedCount,
   nodeEntry,
-  nodeFind,
   nodeNewer,
   nodeTime,
   nodesMax,
@@ -46,7 +44,6 @@ import {
   podClearedSet,
   podClose,
   podDigest,
-  podGone,
   podOldest,
   podOpen,
   podPool,
@@ -65,18 +62,11 @@ export { POOL_NONE, residencyInit } from './residency-store';
 const BATCH: u32 = 16;
 const WEIGHTS: bool = false;
 const ENDS: bool = true;
-const LEAVES: bool = true;
 const batch = memory.data(64, 16);
 const answer = memory.data(16, 8);
 const ANSWER: u64 = 0x616e73776572;
 /** The keys of the last lookup. */
 let lookedUp: usize = 0;
-/** The deepest block of a touch that its pod holds already. */
-let heldNode: u32 = 0;
-/** How many keys of the last touch were left alone, because they have just been touched. */
-let left: u32 = 0;
-/** Since when all that it left alone is held; 0 = it left nothing alone. */
-let leftBase: u64 = 0;
 
 // Pods.
 
@@ -190,10 +180,6 @@ export function residencyExhausted(): u64 {
 export function residencyMisplaced(): u64 {
   return misplacedCount;
 }
-/** How many keys of the last touch were left alone, because all of them have just been touched: others need not hear of these again. */
-export function residencyLeft(): u32 {
-  return left;
-}
 /** Touches whose parent key was not known here. */
 export function residencyOrphans(): u64 {
   return orphanCount;
@@ -202,13 +188,33 @@ export function residencyOrphans(): u64 {
 // Touches.
 
 /**
- * A pod was given the `n` blocks of a prompt, at a time: `ends[i]` is the number of prompt bytes up to and including block i.
- * Returns how many of them it has just been told to hold, so that others need not hear of these again.
+ * A pod was given blocks from..n-1 of a chain, at a time: `ends[i]` is the number of prompt bytes up to and including
+ * block i. The blocks before them are touched too, from `parentKey` up; it is used when `from` is 0, and 0 begins a prompt.
  */
-export function residencyTouch(pod: u32, timeMs: f64, keys: StaticArray<u64>, ends: StaticArray<u32>, n: u32): u32 {
+export function residencyTouch(
+  pod: u32,
+  timeMs: f64,
+  parentKey: u64,
+  keys: StaticArray<u64>,
+  ends: StaticArray<u32>,
+  from: u32,
+  n: u32,
+): void {
   const length = min(n, min(<u32>keys.length, <u32>ends.length));
-  touch(pod, timeMs, 0, changetype<usize>(keys), changetype<usize>(ends), length, ENDS);
-  return left;
+  if (from >= length) return;
+  const first = from * 8;
+  const before = from == 0 ? parentKey : load<u64>(changetype<usize>(keys) + first - 8);
+  const startBytes = from == 0 ? 0 : load<u32>(changetype<usize>(ends) + from * 4 - 4);
+  touch(
+    pod,
+    timeMs,
+    before,
+    changetype<usize>(keys) + first,
+    changetype<usize>(ends) + from * 4,
+    length - from,
+    ENDS,
+    startBytes,
+  );
 }
 
 /**
@@ -216,7 +222,7 @@ export function residencyTouch(pod: u32, timeMs: f64, keys: StaticArray<u64>, en
  * many bytes of them the pod did not hold before.
  */
 export function residencyTouchAt(pod: u32, timeMs: f64, parentKey: u64, keys: usize, weights: usize, count: u32): u32 {
-  return touch(pod, timeMs, parentKey, keys, weights, count, WEIGHTS);
+  return touch(pod, timeMs, parentKey, keys, weights, count, WEIGHTS, 0);
 }
 
 /**
@@ -228,84 +234,52 @@ export function residencyTouchAnswer(pod: u32, timeMs: f64, deepestKey: u64, byt
   const key = residencyAnswerKey(deepestKey);
   store<u64>(answer, key);
   store<u32>(answer, bytes, 8);
-  touch(pod, timeMs, deepestKey, answer, answer + 8, 1, WEIGHTS);
+  touch(pod, timeMs, deepestKey, answer, answer + 8, 1, WEIGHTS, 0);
   return key;
 }
-/** The key of the answer to a prompt that ends in a key. */
-export function residencyAnswerKey(deepestKey: u64): u64 {
+function residencyAnswerKey(deepestKey: u64): u64 {
   return max(mix64(deepestKey ^ ANSWER), 1);
 }
 
 /** Touches again what ends in `deepestKey`, from there up to the first block. */
 export function residencyTouchChain(pod: u32, timeMs: f64, deepestKey: u64): void {
-  touch(pod, timeMs, deepestKey, 0, 0, 0, WEIGHTS);
+  touch(pod, timeMs, deepestKey, 0, 0, 0, WEIGHTS, 0);
 }
 
-function touch(pod: u32, timeMs: f64, parentKey: u64, keys: usize, weights: usize, count: u32, ends: bool): u32 {
-  left = 0;
-  if (!inUse(pod)) return 0;
-  const time = timeUnits(timeMs);
-  if (time <= podCleared(pod)) return 0;
-  const bytes = touchBehind(pod, time, parentKey, keys, weights, count, ends, LEAVES);
-  // What was put in may be so much that what was left alone had to make room for it.
-  if (leftBase != 0 && podGone(pod) >= leftBase) touchBehind(pod, time, parentKey, keys, weights, count, ends, !LEAVES);
-  return bytes;
-}
-
-/** One touch, which leaves alone what was touched a moment ago, or not. */
-function touchBehind(
+function touch(
   pod: u32,
-  time: u64,
+  timeMs: f64,
   parentKey: u64,
   keys: usize,
   weights: usize,
   count: u32,
   ends: bool,
-  leaves: bool,
+  startBytes: u32,
 ): u32 {
-  left = 0;
+  if (!inUse(pod)) return 0;
+  const time = timeUnits(timeMs);
+  if (time <= podCleared(pod)) return 0;
   const before = podBytes(pod);
   const length = min(count, CHAIN_BLOCKS_MAX);
   const parent = parentKey == 0 ? 0 : entryFind(parentKey);
   const depth = parent == 0 ? 0 : entryDepth(parent) + 1;
   if (parent == 0 && parentKey != 0) orphanNote();
-  const held = heldKeys(pod, parent, keys, length);
-  const base = heldNode == 0 ? 0 : nodeBase(pod, heldNode);
-  const lag = leaves ? lagBehind(pod, base, time) : LAG_NONE;
-  leftBase = lag == LAG_NONE ? 0 : base;
-  if (lag != LAG_NONE) left = held;
-  else loadHeads(keys, held);
-  // Behind a chain that is all held, and from a prompt's first block on, it is known that all before a block is held.
-  touchBegin(lag == LAG_NONE && (parentKey == 0 || base != 0) ? 0 : lag);
-  for (let i = length; i > left; i--) {
+  touchBegin();
+  loadHeads(keys, length);
+  for (let i = length; i > 0; i--) {
     const key = load<u64>(keys + (i - 1) * 8);
     if (key == 0) continue;
     const parentOf = i == 1 ? parentKey : load<u64>(keys + (i - 2) * 8);
     let weight = load<u32>(weights + (i - 1) * 4);
-    if (ends && i > 1) weight -= load<u32>(weights + (i - 2) * 4);
+    if (ends) weight -= i == 1 ? startBytes : load<u32>(weights + (i - 2) * 4);
     touchOne(pod, time, key, parentOf, weight, depth + i - 1);
   }
   // Where the table is full, the pod may have lost more than it was given.
   const after = podBytes(pod);
-  let key = lag == LAG_NONE ? parentKey : 0;
+  let key = parentKey;
   for (let i: u32 = 0; key != 0 && i < CHAIN_BLOCKS_MAX; i++) key = touchAbove(pod, time, key);
   podTrim(pod);
   return after > before ? <u32>(after - before) : 0;
-}
-
-/** How many keys of a touch there are up to the deepest one that the pod holds, which is then heldNode; 0 with one = the parent is. */
-function heldKeys(pod: u32, parent: u32, keys: usize, count: u32): u32 {
-  heldNode = 0;
-  for (let i = count; i > 0; i--) {
-    // In batches, so that the search for one does not wait for the memory of the one before.
-    if ((count - i) % BATCH == 0) loadHeads(keys + (max(i, BATCH) - BATCH) * 8, min(i, BATCH));
-    const entry = entryFind(load<u64>(keys + (i - 1) * 8));
-    if (entry == 0 || !entryHolds(entry, pod)) continue;
-    heldNode = nodeFind(pod, entry);
-    return i;
-  }
-  if (parent != 0 && entryHolds(parent, pod)) heldNode = nodeFind(pod, parent);
-  return 0;
 }
 
 /** Loads what touches will need: many loads at once wait for memory together, and one by one each for itself. */

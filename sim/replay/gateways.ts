@@ -17,8 +17,6 @@ interface Touch {
   pod: number;
   atMs: number;
   prompt: ReplayPrompt;
-  /** Keys of the prompt that are not told, because they have just been. */
-  known?: number;
   /** Of a request that is over. */
   outputTokens?: number;
 }
@@ -100,11 +98,8 @@ export class Gateways {
 
   touch(place: Place, pod: number, prompt: ReplayPrompt, nowMs: number): void {
     const gateway = this.#gateways[place.gateway]!;
-    const known = gateway.workers[place.worker]!.touch(pod, prompt, nowMs, true);
-    for (const [index, router] of gateway.workers.entries()) {
-      if (index !== place.worker) router.touch(pod, prompt, nowMs, false, known);
-    }
-    if (this.#gateways.length > 1) gateway.outbox.push({ gateway: gateway.index, pod, atMs: nowMs, prompt, known });
+    for (const [index, router] of gateway.workers.entries()) router.touch(pod, prompt, nowMs, index === place.worker);
+    if (this.#gateways.length > 1) gateway.outbox.push({ gateway: gateway.index, pod, atMs: nowMs, prompt });
   }
 
   /** A request is over: its blocks are the newest (docs/decisions/0005), and its answer stands behind them. */
@@ -189,9 +184,9 @@ export class Gateways {
       for (const router of gateway.workers) {
         metrics.forEach((told, pod) => router.metrics(pod, told));
         for (const touch of touches) {
-          const { pod, prompt, atMs, known, outputTokens } = touch;
+          const { pod, prompt, atMs, outputTokens } = touch;
           if (touch.gateway === gateway.index) continue;
-          if (outputTokens === undefined) router.touch(pod, prompt, atMs, false, known);
+          if (outputTokens === undefined) router.touch(pod, prompt, atMs, false);
           else router.touchAnswer(pod, prompt, outputTokens, atMs);
         }
         others?.loads.forEach((load, pod) =>

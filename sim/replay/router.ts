@@ -158,20 +158,15 @@ export class Router {
   dispatch(pod: number, uncachedTokens: number, nowMs: number): number {
     return this.#e.loadDispatch(this.#slots[pod]!, uncachedTokens, EPOCH_MS + nowMs);
   }
-  /**
-   * A pod was given a prompt, by this router or by another one, whose cold work is then counted here. Another one tells only what is behind the
-   * `known` keys of which it has just been told. Returns how many these are for the others.
-   */
-  touch(pod: number, { keys, weights }: ReplayPrompt, nowMs: number, isOwn: boolean, known = 0): number {
-    const count = Math.min(keys.length, CHAIN_BLOCKS_MAX) - known;
-    if (count <= 0) return 0;
-    this.#keys.set(keys.subarray(known, known + count));
-    this.#numbers.set(weights.subarray(known, known + count));
+  /** A pod was given a prompt, by this router or by another one, whose cold work is then counted here. */
+  touch(pod: number, { keys, weights }: ReplayPrompt, nowMs: number, isOwn: boolean): void {
+    const count = Math.min(keys.length, CHAIN_BLOCKS_MAX);
+    if (count === 0) return;
+    this.#keys.set(keys.length === count ? keys : keys.subarray(0, count));
+    this.#numbers.set(weights.length === count ? weights : weights.subarray(0, count));
     const slot = this.#slots[pod]!;
-    const parent = known === 0 ? 0n : keys[known - 1]!;
-    const bytes = this.#e.residencyTouchAt(slot, EPOCH_MS + nowMs, parent, this.#keysAt, this.#numbersAt, count);
+    const bytes = this.#e.residencyTouchAt(slot, EPOCH_MS + nowMs, 0n, this.#keysAt, this.#numbersAt, count);
     if (!isOwn) this.#e.loadCold(slot, (bytes >>> 0) / this.bytesPerToken, EPOCH_MS + nowMs);
-    return this.#e.residencyLeft();
   }
   /** A request on a pod is over; its answer is in the pod's cache. */
   touchAnswer(pod: number, { keys }: ReplayPrompt, outputTokens: number, nowMs: number): void {

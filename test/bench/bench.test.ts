@@ -109,8 +109,7 @@ test('bench/control-plane.ts measures a real control plane', async () => {
 });
 
 test('bench/replication.ts runs real Envoys with the filter and without it', async () => {
-  const few = ['--gateways', '2', '--workers', '1', '--rate', '40'];
-  const size = [...few, '--seconds', '1', '--warm-up', '1', '--rounds', '1'];
+  const size = ['--gateways', '2', '--workers', '1', '--rate', '40', '--seconds', '1', '--rounds', '1'];
   const report = await run<ReplicationReport>('replication', ...size).catch((error: unknown) => {
     // Ticks weigh most at so low a rate, so the bound does not hold: exit code 1 comes with a whole report.
     return JSON.parse((error as { stdout: string }).stdout) as ReplicationReport;

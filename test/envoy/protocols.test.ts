@@ -113,8 +113,8 @@ describe.each([...envoyVersions])('Envoy %s', (version) => {
         expect(sha(answer.body)).toBe(sha(sent));
         expect(sha(only().body)).toBe(sha(sent));
         expect(isPicked(only())).toBe(true);
-        const { keys } = reader.read(path, sent);
-        await eventually('its keys', () => started.plane.chainTo(keys.at(-1)!).keys.join() === keys.join());
+        const keys = reader.read(path, sent).keys.join();
+        await eventually('its keys', () => started.plane.touched().some((touch) => [...touch.keys].join() === keys));
         await atRest();
       });
     });

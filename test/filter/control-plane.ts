@@ -70,9 +70,6 @@ export class FakeControlPlane {
   /** Changes an answer before it is sent. */
   spoil: ((body: Uint8Array) => Uint8Array) | undefined;
 
-  /** Each block that was ever told, and what stands before it. */
-  readonly #blocks = new Map<bigint, { parent: bigint; weight: number }>();
-
   static async create(endpoints: string[]): Promise<FakeControlPlane> {
     return new FakeControlPlane(new Frames((await loadEngine<FrameExports>()).exports), endpoints);
   }
@@ -85,7 +82,6 @@ export class FakeControlPlane {
   answer(body: Uint8Array): Uint8Array {
     const { frame } = this.frames.decode(body);
     this.reports.push(frame);
-    this.#learn(frame.touches ?? []);
     const isNew = frame.settingsVersion !== this.settingsVersion;
     const wantsSnapshot = frame.flags.includes('wantSnapshot');
     const touches = wantsSnapshot ? [...this.table, ...this.touches] : this.touches;
@@ -145,37 +141,11 @@ export class FakeControlPlane {
   touched(): TouchRecord[] {
     return this.reports.flatMap((report) => report.touches ?? []);
   }
-
-  #learn(touches: readonly TouchRecord[]): void {
-    for (const { parentKey, keys, weights } of touches) {
-      for (const [i, key] of keys.entries()) {
-        this.#blocks.set(key, { parent: i === 0 ? parentKey : keys[i - 1]!, weight: weights[i]! });
-      }
-    }
-  }
-
-  /** The chain that ends in a key, of all that was ever told: a record says only what is new. */
-  chainTo(deepest: bigint): { keys: bigint[]; ends: number[] } {
-    const keys: bigint[] = [];
-    for (let key = deepest; key !== 0n; key = this.#blocks.get(key)?.parent ?? 0n) keys.unshift(key);
-    let end = 0;
-    return { keys, ends: keys.map((key) => (end += this.#blocks.get(key)?.weight ?? 0)) };
-  }
 }
 
-const MASK = (1n << 64n) - 1n;
-
-/** Whether a touch is of an answer, which has one block behind its prompt and the key that follows from the prompt's last one. */
-export function isAnswer({ parentKey, keys }: TouchRecord): boolean {
-  if (parentKey === 0n || keys.length !== 1) return false;
-  let x = parentKey ^ 0x616e_7377_6572n;
-  x = ((x ^ (x >> 30n)) * 0xbf58_476d_1ce4_e5b9n) & MASK;
-  x = ((x ^ (x >> 27n)) * 0x94d0_49bb_1331_11ebn) & MASK;
-  return keys[0] === (x ^ (x >> 31n));
-}
-
-/** Keys and ends of the one prompt whose end, at that time or later, was reported since the reports were cleared, if one's was. */
-export function touchedKeys(plane: FakeControlPlane, sinceMs = 0): { keys: bigint[]; ends: number[] } {
-  const answer = plane.touched().find((touch) => touch.timeMs >= sinceMs && isAnswer(touch));
-  return answer === undefined ? { keys: [], ends: [] } : plane.chainTo(answer.parentKey);
+/** Keys and ends of the one prompt that was reported since the reports were cleared, if one was. What comes at a request's end stands behind a known key. */
+export function touchedKeys(plane: FakeControlPlane): { keys: bigint[]; ends: number[] } {
+  const touch = plane.touched().find(({ keys, parentKey }) => keys.length > 0 && parentKey === 0n);
+  let end = 0;
+  return { keys: [...(touch?.keys ?? [])], ends: [...(touch?.weights ?? [])].map((weight) => (end += weight)) };
 }
