@@ -72,7 +72,7 @@ const logTailLines = 25;
 const pollMs = 20;
 const filterPrefix = 'warmpath_';
 /** The filter's longest tick, and some more. */
-export const filterLagMs = 200;
+export const filterLagMs = 150;
 
 /** Envoy did not start, or refused a configuration; the message has its reason. */
 export class EnvoyError extends Error {
