@@ -1,5 +1,6 @@
 // Puts the frames of an answer together in room that is used again and again: an answer is some 80 KB, a thousand times a second, and memory that
 // is asked for and dropped at that rate keeps the garbage collector busy, which stops everything.
+import { Rooms } from './rooms.ts';
 
 /** An answer that is longer than this is rare, and gets memory of its own. */
 const ROOM_BYTES = 256 << 10;
@@ -7,7 +8,7 @@ const ROOM_BYTES = 256 << 10;
 const ROOMS_KEPT = 16;
 
 export class AnswerBody {
-  readonly #free: Buffer[] = [];
+  readonly #rooms = new Rooms(ROOM_BYTES, ROOMS_KEPT);
   /** The memory of answers that nobody has given back yet. */
   readonly #lent = new WeakMap<ArrayBufferLike, Buffer>();
   #room: Buffer | undefined;
@@ -21,7 +22,7 @@ export class AnswerBody {
   }
 
   add(frame: Uint8Array): void {
-    this.#room ??= this.#free.pop() ?? Buffer.allocUnsafeSlow(ROOM_BYTES);
+    this.#room ??= this.#rooms.take();
     if (frame.length > ROOM_BYTES - this.#at) {
       this.#full.push(Buffer.from(this.#room.subarray(0, this.#at)));
       this.#at = 0;
@@ -48,6 +49,6 @@ export class AnswerBody {
   give(answer: Buffer): void {
     const room = this.#lent.get(answer.buffer);
     this.#lent.delete(answer.buffer);
-    if (room !== undefined && room.length === ROOM_BYTES && this.#free.length < ROOMS_KEPT) this.#free.push(room);
+    if (room !== undefined) this.#rooms.give(room);
   }
 }

@@ -1,6 +1,7 @@
 // The gateways of one pool: what each of them has in flight, how far its touches have been taken in, and what its counters
 // stood at. The load of all gateways is kept as running sums, so that "everybody but you" costs one subtraction a pod
 // however many gateways there are.
+import { noLoadRows } from './engine/records.ts';
 import type { LoadRows } from './engine/records.ts';
 import { KIND_COUNTERS, OUTCOME_COUNTERS } from './engine/outcomes.ts';
 import type { OutcomeKindRecord, OutcomeRecord, OutcomesRecord } from './engine/outcomes.ts';
@@ -34,7 +35,7 @@ export interface Gateway {
   setsLevel: boolean;
 }
 
-const NO_LOAD: LoadRows = { count: 0, numbers: new Float64Array(0) };
+const NO_LOAD: LoadRows = noLoadRows();
 
 export class Gateways {
   readonly #baseMs: number;

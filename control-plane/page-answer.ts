@@ -1,6 +1,7 @@
 // Takes in the answer to one GET over HTTP/1.1 as its bytes come, in room that is used again: metrics pages come to 50 MB a second at full size, and
 // memory that is asked for and dropped at that rate makes the garbage collector mark the whole heap several times a second.
 import { LIMITS } from './limits.ts';
+import { Rooms } from './rooms.ts';
 
 /** Most pages and their heads fit; a longer one gets memory of its own. */
 const ROOM_BYTES = 128 << 10;
@@ -11,7 +12,7 @@ const PROVISIONAL_MAX = 8;
 const CRLF = Buffer.from('\r\n');
 const HEAD_END = Buffer.from('\r\n\r\n');
 
-const rooms: Buffer[] = [];
+const rooms = new Rooms(ROOM_BYTES, ROOMS_KEPT);
 const NO_ROOM: Buffer = Buffer.alloc(0);
 
 export type Taken = 'more' | 'done' | 'too-large' | 'malformed';
@@ -42,7 +43,7 @@ export class PageAnswer {
   take(part: Uint8Array): Taken {
     this.#received += part.length;
     if (this.#received > LIMITS.scrapeBytes + HEAD_BYTES_MAX) return 'too-large';
-    if (this.#room === NO_ROOM) this.#room = rooms.pop() ?? Buffer.allocUnsafeSlow(ROOM_BYTES);
+    if (this.#room === NO_ROOM) this.#room = rooms.take();
     this.#reserve(this.#bytes + part.length);
     this.#room.set(part, this.#bytes);
     this.#bytes += part.length;
@@ -72,7 +73,7 @@ export class PageAnswer {
 
   /** Nothing of it is wanted any more. */
   release(): void {
-    if (this.#room.length === ROOM_BYTES && rooms.length < ROOMS_KEPT) rooms.push(this.#room);
+    rooms.give(this.#room);
     this.#room = NO_ROOM;
   }
 

@@ -5,11 +5,10 @@ import { Breaks } from './breaks.ts';
 import { CAPACITY_TOKENS_UNKNOWN, LearnedCapacity } from './capacity.ts';
 import type { Clock } from './clock.ts';
 import type { EndpointConfig, PoolConfig } from './config.ts';
-import { loadRecords, policyKeyOf, POLICY_CODES } from './engine/frames.ts';
+import { loadRecords, noLoadRows, policyKeyOf, POLICY_CODES } from './engine/frames.ts';
 import type {
   AdapterRecord,
   EndpointRecord,
-  LoadRows,
   MetricsRecord,
   PolicyName,
   PoolRecord,
@@ -281,9 +280,7 @@ export class Pool {
       return { podId: pod.id, ...unknown, ageMs: 0xffff_ffff, stale: true };
     }
     const { running, waiting, kvUsage, ttftMs, ttftRequests } = state;
-    const ageMs = this.scraper.ageMs(state, nowMs);
-    const stale = this.scraper.isStale(ageMs);
-    return { podId: pod.id, running, waiting, kvUsage, ttftMs, ttftRequests, ageMs, stale };
+    return { podId: pod.id, running, waiting, kvUsage, ttftMs, ttftRequests, ...this.#age(state, nowMs) };
   }
 
   /** The adapters in use on the pods that were scraped since a scrape of that number. */
@@ -338,14 +335,14 @@ export class Pool {
     }
   }
 
-  #engineState(engine: EngineState, nowMs: number): object {
+  #age(engine: EngineState, nowMs: number): { ageMs: number; stale: boolean } {
     const ageMs = this.scraper.ageMs(engine, nowMs);
-    return { ...engine, ageMs, stale: this.scraper.isStale(ageMs) };
+    return { ageMs, stale: this.scraper.isStale(ageMs) };
   }
 
   /** What all gateways have in hand, by pod. */
   #loads(nowMs: number): Map<number, { inFlight: number; prefillTokens: number; usedTokens: number }> {
-    const rows: LoadRows = { count: 0, numbers: new Float64Array(0) };
+    const rows = noLoadRows();
     this.gateways.loadOfOthers(null, this.pods.ids(), nowMs, rows);
     return new Map(loadRecords(rows).map((record) => [record.podId, record]));
   }
@@ -376,7 +373,7 @@ export class Pool {
           usage: this.learned.endpoint(pod.address.text),
           kvEvents: this.kvEvents.state(pod.address.text),
           load: load === undefined ? { inFlight: 0, prefillTokens: 0, usedTokens: 0 } : load,
-          metrics: engine === undefined ? null : this.#engineState(engine, nowMs),
+          metrics: engine === undefined ? null : { ...engine, ...this.#age(engine, nowMs) },
         };
       }),
       usage: this.learned.kinds(),

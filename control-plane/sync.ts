@@ -8,7 +8,7 @@
 // The sequence stands in every frame and says how far the gateway is once it has applied that frame and those before it.
 import { AnswerBody } from './answer-body.ts';
 import type { Clock } from './clock.ts';
-import { FRAME_BYTES_MAX, FrameError } from './engine/frames.ts';
+import { FRAME_BYTES_MAX, FrameError, noLoadRows } from './engine/frames.ts';
 import type { Frame, Frames, FrameToWrite, LoadRows, TouchChunk } from './engine/frames.ts';
 import { ControlPlaneError, frameErrorCode } from './errors.ts';
 import type { Gateway } from './gateways.ts';
@@ -26,8 +26,6 @@ interface Report {
 
 type Read = Pick<Report, 'frame' | 'chunk' | 'load'> & { bytes: number };
 
-const noLoad = (): LoadRows => ({ count: 0, numbers: new Float64Array(0) });
-
 /** What a frame of touches needs beside the touches. */
 const TOUCH_FRAME_BYTES = FRAME_BYTES_MAX - 256;
 
@@ -40,8 +38,8 @@ export class Sync {
   readonly #log: Log;
   readonly #answer = new AnswerBody();
   /** Load of a body's first report, which is mostly the only one, and that of the others in an answer. */
-  readonly #firstLoad = noLoad();
-  readonly #othersLoad = noLoad();
+  readonly #firstLoad = noLoadRows();
+  readonly #othersLoad = noLoadRows();
 
   constructor(epoch: bigint, frames: Frames, pools: Pool[], clock: Clock, metrics: Metrics, log: Log) {
     this.#epoch = epoch;
@@ -84,7 +82,7 @@ export class Sync {
     if (body.length === 0) throw new ControlPlaneError('WARMPATH_FRAME_SHORT', 'the body is empty');
     const reports: Report[] = [];
     for (let at = 0; at < body.length;) {
-      const load = reports.length === 0 ? this.#firstLoad : noLoad();
+      const load = reports.length === 0 ? this.#firstLoad : noLoadRows();
       const { bytes, ...read } = this.#readFrame(body.subarray(at), at, nowMs, load);
       const { frame } = read;
       if (frame.kind !== 'report') {

@@ -97,6 +97,10 @@ export interface LoadRows {
 }
 export const LOAD_FIELDS = 6;
 
+export function noLoadRows(): LoadRows {
+  return { count: 0, numbers: new Float64Array(0) };
+}
+
 export function loadRecords({ count, numbers }: LoadRows): LoadRecord[] {
   return Array.from({ length: count }, (_, i) => {
     const [podId = 0, inFlight = 0, prefillTokens = 0, usedTokens = 0, ageMs = 0, slowness = 0] = numbers.subarray(
