@@ -23,17 +23,22 @@ export async function freePort(): Promise<number> {
 }
 
 async function canListen(port: number): Promise<boolean> {
-  const server = createServer();
   try {
-    await new Promise<void>((resolve, reject) => {
-      server.once('error', reject);
-      server.listen(port, '127.0.0.1', resolve);
-    });
+    await listenOnce(port);
+    return true;
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'EADDRINUSE' || code === 'EACCES') return false;
     throw error;
   }
+}
+
+/** Listens at a port of 127.0.0.1 and leaves it again. Fails with the system's reason when it cannot. */
+export async function listenOnce(port: number): Promise<void> {
+  const server = createServer();
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(port, '127.0.0.1', resolve);
+  });
   await new Promise((resolve) => server.close(resolve));
-  return true;
 }
