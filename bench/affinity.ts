@@ -11,7 +11,7 @@ import { startControlPlane } from '../control-plane/server.ts';
 import { envoyVersionDefault } from '../envoy/fetch.ts';
 import { startEnvoy, type RunningEnvoy } from '../envoy/run.ts';
 import { startReplicas, type Replicas } from '../sim/replicas.ts';
-import { machineText } from './measure.ts';
+import { commandMain, machineText } from './measure.ts';
 import { Load } from './outages/load.ts';
 import { spread, type Spread } from './overhead/spread.ts';
 import { synced } from './overhead/synced.ts';
@@ -256,22 +256,12 @@ async function main(): Promise<number> {
   const loads = Object.keys(LOADS) as LoadName[];
   const command = new Command('affinity')
     .description('One hot prefix and many prefixes through each router with one setting: answers a second.')
-    .option('--json', 'print one JSON document', false)
     .option('--arms <name,...>', `some of ${ARMS.join(', ')}`, namesOf(ARMS), [...ARMS])
     .option('--loads <name,...>', `some of ${loads.join(', ')}`, namesOf(loads), loads)
     .option('--rounds <n>', 'rounds of each router and load', whole, 3)
     .option('--seconds <n>', `length of a round, after ${WARM_SECONDS} s of warm-up`, whole, 10)
-    .option('--envoy <version>', 'Envoy to measure in', envoyVersionDefault)
-    .exitOverride();
-  try {
-    command.parse();
-  } catch {
-    return process.argv.includes('--help') || process.argv.includes('-h') ? 0 : 2;
-  }
-  const { json, ...options } = command.opts<AffinityOptions & { json: boolean }>();
-  const report = await measureAffinity(options, (line) => process.stderr.write(`affinity: ${line}\n`));
-  process.stdout.write(json ? `${JSON.stringify(report, null, 2)}\n` : textOf(report));
-  return report.broken.length === 0 ? 0 : 1;
+    .option('--envoy <version>', 'Envoy to measure in', envoyVersionDefault);
+  return commandMain(command, measureAffinity, textOf);
 }
 
 if (import.meta.main) process.exitCode = await main();

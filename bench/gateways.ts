@@ -10,7 +10,7 @@ import { runJobs } from '../sim/replay/jobs.ts';
 import type { ReplayOptions } from '../sim/replay/run.ts';
 import { policyRow, timeOf } from '../sim/replay/score.ts';
 import { isWorkload } from '../sim/replay/source.ts';
-import { machineText } from './measure.ts';
+import { commandMain, machineText } from './measure.ts';
 
 /** What the design asks for, as the geometric mean over the rows. */
 const BOUNDS = { withMetrics: 1.16, withoutMetrics: 1.2 };
@@ -123,18 +123,8 @@ async function main(): Promise<number> {
     .option('--sync-interval <ms>', 'how often each syncs', wholeNumber(10, 60_000), 50)
     .option('--seeds <n>', 'repeat with seeds 1 to n', wholeNumber(1, 100), 2)
     .option('--limit <n>', 'requests to play at most', wholeNumber(1, 10_000_000))
-    .option('--threads <n>', 'threads to run on', wholeNumber(1, 256), 1)
-    .option('--json', 'print one JSON document', false)
-    .exitOverride();
-  try {
-    command.parse();
-  } catch {
-    return process.argv.includes('--help') || process.argv.includes('-h') ? 0 : 2;
-  }
-  const { json, ...options } = command.opts<GatewaysOptions & { json: boolean }>();
-  const report = await gatewaysReport(options, (text) => process.stderr.write(`gateways: ${text}\n`));
-  process.stdout.write(json ? `${JSON.stringify(report, null, 2)}\n` : textOf(report));
-  return report.broken.length === 0 ? 0 : 1;
+    .option('--threads <n>', 'threads to run on', wholeNumber(1, 256), 1);
+  return commandMain(command, gatewaysReport, textOf);
 }
 
 if (import.meta.main) process.exitCode = await main();

@@ -2,6 +2,7 @@
 // median and the most nanoseconds for one operation, beside the machine and the versions that the numbers belong to.
 import { cpus, arch, platform, release, totalmem } from 'node:os';
 import { parseArgs } from 'node:util';
+import type { Command } from 'commander';
 
 export interface Measured {
   name: string;
@@ -77,4 +78,25 @@ export async function main(bench: string, cases: (tiny: boolean) => Promise<Case
   });
   const report = reportOf(bench, await cases(values.tiny), values.tiny);
   process.stdout.write(values.json ? `${JSON.stringify(report, null, 2)}\n` : textOf(report));
+}
+
+/**
+ * The command line of a bench with options of its own: what `measure` gives is printed as text or, with --json, as it is, and `say` writes to standard
+ * error. Gives the exit code: 2 = used wrongly, 1 = a bound does not hold.
+ */
+export async function commandMain<Options, Report extends { bench: string; broken?: string[] }>(
+  command: Command,
+  measure: (options: Options, say: (line: string) => void) => Promise<Report>,
+  textOf: (report: Report) => string,
+): Promise<number> {
+  command.option('--json', 'print one JSON document', false).exitOverride();
+  try {
+    command.parse();
+  } catch {
+    return process.argv.includes('--help') || process.argv.includes('-h') ? 0 : 2;
+  }
+  const { json, ...options } = command.opts<{ json: boolean }>();
+  const report = await measure(options as Options, (line) => process.stderr.write(`${command.name()}: ${line}\n`));
+  process.stdout.write(json ? `${JSON.stringify(report, null, 2)}\n` : textOf(report));
+  return (report.broken ?? []).length === 0 ? 0 : 1;
 }

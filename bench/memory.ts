@@ -6,7 +6,7 @@ import { Command } from 'commander';
 import { wholeNumber } from '../cli/arguments.ts';
 import { Random } from '../sim/random.ts';
 import { chat, Gateway, PATH, words } from '../test/filter/gateway.ts';
-import { machineText } from './measure.ts';
+import { commandMain, machineText } from './measure.ts';
 
 /** What the design asks for, at 64 pods of 400,000 tokens. */
 const BOUND_BYTES = 32 * 1024 * 1024;
@@ -132,20 +132,10 @@ const whole = wholeNumber(1, 100_000_000);
 async function main(): Promise<number> {
   const command = new Command('memory')
     .description("A VM's memory over many requests.")
-    .option('--json', 'print one JSON document', false)
     .option('--requests <n>', 'how many', whole, 1_000_000)
     .option('--pods <n>', 'pods of the pool', wholeNumber(1, 64), 64)
-    .option('--capacity-tokens <n>', 'of each pod', whole, 400_000)
-    .exitOverride();
-  try {
-    command.parse();
-  } catch {
-    return process.argv.includes('--help') || process.argv.includes('-h') ? 0 : 2;
-  }
-  const { json, ...options } = command.opts<MemoryOptions & { json: boolean }>();
-  const report = await measureMemory(options, (line) => process.stderr.write(`memory: ${line}\n`));
-  process.stdout.write(json ? `${JSON.stringify(report, null, 2)}\n` : textOf(report));
-  return report.broken.length === 0 ? 0 : 1;
+    .option('--capacity-tokens <n>', 'of each pod', whole, 400_000);
+  return commandMain(command, measureMemory, textOf);
 }
 
 if (import.meta.main) process.exitCode = await main();

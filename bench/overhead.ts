@@ -11,7 +11,7 @@ import { envoyVersionDefault } from '../envoy/fetch.ts';
 import type { Chain as AnyChain } from '../envoy/listener.ts';
 import { startEnvoy } from '../envoy/run.ts';
 import type { RunningEnvoy } from '../envoy/run.ts';
-import { machineText } from './measure.ts';
+import { commandMain, machineText } from './measure.ts';
 import { Load } from './overhead/load.ts';
 import { ProcessCpu } from './overhead/proc.ts';
 import { spread, type Spread } from './overhead/spread.ts';
@@ -326,30 +326,20 @@ const whole =
     throw new InvalidArgumentError(`expected a whole number from ${min} to ${max}`);
   };
 
-async function main(): Promise<void> {
+async function main(): Promise<number> {
   const size = whole(1, 16_384);
   const command = new Command('overhead')
     .description(
       'What the filter costs in a real Envoy, against the same chain with an empty filter and against plain round robin.',
     )
-    .option('--json', 'print one JSON document', false)
     .option('--sizes <KiB,...>', 'sizes of the bodies', (text) => text.split(',').map(size), [1, 16, 128])
     .option('--rounds <n>', 'rounds that count; one more warms up', whole(1, 1000), 15)
     .option('--requests <n>', 'requests of a round, for each chain and size', whole(1, 1_000_000), 2000)
     .option('--events <n>', 'events of streamed answers in a round; 0 leaves them out', whole(0, 10_000_000), 10_000)
     .option('--connections <n>', 'connections at a time', whole(1, 256), 8)
     .option('--envoy <version>', 'Envoy to measure in', envoyVersionDefault)
-    .option('--wasm <path>', 'the filter to measure', wasmPath('filter'))
-    .exitOverride();
-  try {
-    command.parse();
-  } catch {
-    process.exitCode = process.argv.includes('--help') || process.argv.includes('-h') ? 0 : 2;
-    return;
-  }
-  const { json, ...options } = command.opts<OverheadOptions & { json: boolean }>();
-  const report = await measureOverhead(options, (line) => process.stderr.write(`overhead: ${line}\n`));
-  process.stdout.write(json ? `${JSON.stringify(report, null, 2)}\n` : textOf(report));
+    .option('--wasm <path>', 'the filter to measure', wasmPath('filter'));
+  return commandMain(command, measureOverhead, textOf);
 }
 
-if (import.meta.main) await main();
+if (import.meta.main) process.exitCode = await main();

@@ -12,7 +12,7 @@ import { startControlPlane } from '../control-plane/server.ts';
 import { envoyVersionDefault } from '../envoy/fetch.ts';
 import { pickedCluster } from '../envoy/picker.ts';
 import { startEnvoy, type RunningEnvoy } from '../envoy/run.ts';
-import { machineText } from './measure.ts';
+import { commandMain, machineText } from './measure.ts';
 import { Load } from './overhead/load.ts';
 import { processNs } from './overhead/proc.ts';
 import { spread, type Spread } from './overhead/spread.ts';
@@ -327,26 +327,16 @@ export function textOf({ machine, versions, options, absent, cells }: PeersRepor
 
 const whole = wholeNumber(1, 1_000_000);
 
-async function main(): Promise<void> {
+async function main(): Promise<number> {
   const command = new Command('peers')
     .description('What each router costs beside the others: CPU for a request and added latency.')
-    .option('--json', 'print one JSON document', false)
     .option('--arms <name,...>', `some of ${ARMS.join(', ')}`, namesOf(ARMS), [...ARMS])
     .option('--sizes <KiB,...>', 'sizes of the bodies', (text) => text.split(',').map(whole), [1, 16, 128])
     .option('--backends <n,...>', 'numbers of backends', (text) => text.split(',').map(whole), [1, 8, 64])
     .option('--rounds <n>', 'rounds that count; one more warms up', whole, 7)
     .option('--requests <n>', 'requests of a round, for each router and size', whole, 600)
-    .option('--envoy <version>', 'Envoy to measure in', envoyVersionDefault)
-    .exitOverride();
-  try {
-    command.parse();
-  } catch {
-    process.exitCode = process.argv.includes('--help') || process.argv.includes('-h') ? 0 : 2;
-    return;
-  }
-  const { json, ...options } = command.opts<PeersOptions & { json: boolean }>();
-  const report = await measurePeers(options, (line) => process.stderr.write(`peers: ${line}\n`));
-  process.stdout.write(json ? `${JSON.stringify(report, null, 2)}\n` : textOf(report));
+    .option('--envoy <version>', 'Envoy to measure in', envoyVersionDefault);
+  return commandMain(command, measurePeers, textOf);
 }
 
-if (import.meta.main) await main();
+if (import.meta.main) process.exitCode = await main();

@@ -11,7 +11,7 @@ import { wholeNumber } from '../cli/arguments.ts';
 import { envoyVersionDefault } from '../envoy/fetch.ts';
 import { startEnvoy, type RunningEnvoy } from '../envoy/run.ts';
 import { startControlPlaneProcess, type ControlPlaneProcess } from './control-plane/process.ts';
-import { machineText } from './measure.ts';
+import { commandMain, machineText } from './measure.ts';
 import { Bodies } from './overhead/bodies.ts';
 import { Load } from './overhead/load.ts';
 import { processNs } from './overhead/proc.ts';
@@ -237,23 +237,13 @@ const whole = wholeNumber(1, 100_000);
 async function main(): Promise<number> {
   const command = new Command('replication')
     .description('What it costs that every worker of every gateway knows what the others know.')
-    .option('--json', 'print one JSON document', false)
     .option('--gateways <n>', 'Envoys', whole, 8)
     .option('--workers <n>', 'workers of each', whole, 4)
     .option('--rate <n>', 'requests a second, all gateways together', whole, 500)
     .option('--seconds <n>', 'length of a round, after 2 s of warm-up', whole, 10)
     .option('--rounds <n>', 'rounds of each arm', whole, 3)
-    .option('--envoy <version>', 'Envoy to measure in', envoyVersionDefault)
-    .exitOverride();
-  try {
-    command.parse();
-  } catch {
-    return process.argv.includes('--help') || process.argv.includes('-h') ? 0 : 2;
-  }
-  const { json, ...options } = command.opts<ReplicationOptions & { json: boolean }>();
-  const report = await measureReplication(options, (line) => process.stderr.write(`replication: ${line}\n`));
-  process.stdout.write(json ? `${JSON.stringify(report, null, 2)}\n` : textOf(report));
-  return report.broken.length === 0 ? 0 : 1;
+    .option('--envoy <version>', 'Envoy to measure in', envoyVersionDefault);
+  return commandMain(command, measureReplication, textOf);
 }
 
 if (import.meta.main) process.exitCode = await main();

@@ -11,7 +11,7 @@ import { runJobs } from '../sim/replay/jobs.ts';
 import type { ReplayOptions } from '../sim/replay/run.ts';
 import { policyRow, timeOf } from '../sim/replay/score.ts';
 import { geometricMeanOf, sourceOf } from './gateways.ts';
-import { machineText } from './measure.ts';
+import { commandMain, machineText } from './measure.ts';
 
 /** What the design asks for in each row, by the percentage that is not streamed. */
 const BOUNDS: Readonly<Record<number, number>> = { 50: 1.05, 100: 1.1 };
@@ -122,18 +122,8 @@ async function main(): Promise<number> {
     .option('--percents <n,...>', 'shares of the answers that are not streamed', percentsOf, [50, 100])
     .option('--seeds <n>', 'play seeds 1 to n', wholeNumber(1, 100), 6)
     .option('--limit <n>', 'requests to play at most', wholeNumber(1, 10_000_000))
-    .option('--threads <n>', 'threads to run on', wholeNumber(1, 256), availableParallelism())
-    .option('--json', 'print one JSON document', false)
-    .exitOverride();
-  try {
-    command.parse();
-  } catch {
-    return process.argv.includes('--help') || process.argv.includes('-h') ? 0 : 2;
-  }
-  const { json, ...options } = command.opts<StreamsOptions & { json: boolean }>();
-  const report = await streamsReport(options, (text) => process.stderr.write(`streams: ${text}\n`));
-  process.stdout.write(json ? `${JSON.stringify(report, null, 2)}\n` : textOf(report));
-  return report.broken.length === 0 ? 0 : 1;
+    .option('--threads <n>', 'threads to run on', wholeNumber(1, 256), availableParallelism());
+  return commandMain(command, streamsReport, textOf);
 }
 
 if (import.meta.main) process.exitCode = await main();
