@@ -1,7 +1,7 @@
 // When an engine begins a request whose first token nobody sees: its pod's metrics tell how many requests waited when they were read, and
 // engines begin in the order of arrival.
 import { BEGUN_ASKS_PER_TICK, SILENCE_MS_MIN } from './engine/limits';
-import { loadCrowd, loadHadBegun, loadPrefillMs, loadWaited, podMetricsAt } from './engine/load';
+import { loadExpectedMs, podMetricsAt } from './engine/load';
 import { askedMs, COUNTED, dispatchedMs, flags, pods, PREFILL, releaseMs, slotsEnd, STREAMED, uncached } from './slots';
 
 let asksLeft: u32 = 0;
@@ -14,10 +14,7 @@ export function isDue(slot: u32, now: f64): bool {
   return releaseMs[slot] <= now;
 }
 
-/**
- * Corrects when a first token is expected, by what the pod's metrics tell. Of a request that had begun when they were read, its own prefill was all
- * that was before it; of one that waited, that of those which wait before it too. Once for each metrics, for so many requests a tick.
- */
+/** Corrects when a first token is expected, by what the pod's metrics tell; once for each metrics, for so many requests a tick. */
 function askMetrics(slot: u32, now: f64): void {
   if (now != tickMs) asksLeft = BEGUN_ASKS_PER_TICK;
   tickMs = now;
@@ -33,10 +30,7 @@ function askMetrics(slot: u32, now: f64): void {
     if (dispatchedMs[other] > dispatchedMs[slot]) younger += dispatchedMs[other] <= atMs ? 1 : 0;
     else if (<u32>other != slot && flags[other] & PREFILL) aheadTokens += uncached[other];
   }
-  const own = <f64>uncached[slot];
-  if (loadWaited(pod, dispatchedMs[slot], younger)) {
-    releaseMs[slot] = atMs + loadPrefillMs(pod, aheadTokens * loadCrowd(pod) + own);
-  } else if (loadHadBegun(pod, dispatchedMs[slot], younger)) {
-    releaseMs[slot] = min(releaseMs[slot], atMs + loadPrefillMs(pod, own));
-  }
+  const expectedMs = releaseMs[slot] - atMs;
+  releaseMs[slot] =
+    atMs + loadExpectedMs(pod, dispatchedMs[slot], younger, aheadTokens, <f64>uncached[slot], expectedMs);
 }

@@ -85,6 +85,14 @@ export interface TableExports {
   podToldSlowness(pod: number): number;
   loadWaited(pod: number, sentMs: number, younger: number): number;
   loadCrowd(pod: number): number;
+  loadExpectedMs(
+    pod: number,
+    sentMs: number,
+    younger: number,
+    aheadTokens: number,
+    tokens: number,
+    expectedMs: number,
+  ): number;
   loadForeignSet(source: number, pod: number, n: number, q: number, used: number): void;
   loadForeignClear(source: number): void;
   loadForeignAge(source: number, ageMs: number): void;

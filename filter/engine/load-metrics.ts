@@ -15,6 +15,7 @@ import {
   positive,
   WAITING,
 } from './load-record';
+import { loadPrefillMs } from './load-slowness';
 import { poolUncachedTokens } from './pool';
 import { podPool } from './residency-store';
 
@@ -74,6 +75,23 @@ export function loadWaited(pod: u32, sentMs: f64, younger: f64): bool {
 export function loadCrowd(pod: u32): f64 {
   const own = get(pod, N);
   return own > 0 ? (known(pod) + get(pod, EXTRA_N)) / own : 1;
+}
+/**
+ * When the first token of a request is to be expected, in ms since its pod's metrics were read, by what they tell: of a request that had begun its own
+ * prefill was all that was before it; of one that waited, that of those which wait before it too. `expectedMs` is what was expected so far and
+ * stays where they do not tell; `aheadTokens` are uncached tokens of this VM's requests that were sent before it and have no first token yet.
+ */
+export function loadExpectedMs(
+  pod: u32,
+  sentMs: f64,
+  younger: f64,
+  aheadTokens: f64,
+  tokens: f64,
+  expectedMs: f64,
+): f64 {
+  if (loadWaited(pod, sentMs, younger)) return loadPrefillMs(pod, aheadTokens * loadCrowd(pod) + tokens);
+  if (loadHadBegun(pod, sentMs, younger)) return min(expectedMs, loadPrefillMs(pod, tokens));
+  return expectedMs;
 }
 function fresh(pod: u32, nowMs: f64): bool {
   return Math.abs(nowMs - load<f64>(at(pod) + METRICS_AT)) < METRICS_FRESH_MS;

@@ -266,11 +266,10 @@ export class Router {
   #correct(slot: number, flight: Flight, younger: number, aheadTokens: number, atMs: number): void {
     const { sentMs, uncachedTokens, expect, expectedMs } = flight;
     if (expect === null) return;
-    if (this.#e.loadWaited(slot, EPOCH_MS + sentMs, younger) !== 0) {
-      expect(atMs + this.#e.loadPrefillMs(slot, aheadTokens * this.#e.loadCrowd(slot) + uncachedTokens));
-    } else if (this.#e.loadHadBegun(slot, EPOCH_MS + sentMs, younger) !== 0) {
-      expect(Math.min(expectedMs, atMs + this.#e.loadPrefillMs(slot, uncachedTokens)));
-    }
+    const before = expectedMs - atMs;
+    const sent = EPOCH_MS + sentMs;
+    const after = this.#e.loadExpectedMs(slot, sent, younger, aheadTokens, uncachedTokens, before);
+    if (after !== before) expect(atMs + after);
   }
 
   get left(): number {
